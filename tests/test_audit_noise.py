@@ -90,7 +90,7 @@ def test_noise_that_comes_back_in_its_own_release_is_seen() -> None:
 def test_sums_of_products_are_those_of_plain_loops() -> None:
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
-    sums = products(x, y)
+    sums = products(x, y, [])
     for kind in (0, 1):
         for lag, total in zip(range(-6, 7), sums["lags"][kind], strict=True):
             pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 7]
@@ -105,6 +105,18 @@ def test_of_many_numbers_each_is_compared_with_itself(monkeypatch: pytest.Monkey
     assert noise_faults(first, second, 9.0) == []
     second[1::2, 7] = second[::2, 7]
     assert noise_faults(first, second, 9.0) == [COUPLED]
+
+
+@pytest.mark.parametrize("many", [380, 1000])
+@pytest.mark.parametrize("late", [0, 1])
+def test_one_draw_that_two_tables_share_is_seen_among_many(many: int, late: int) -> None:
+    """Of the same release, or of the next one; every lag by itself hides it in the noise of the others."""
+    rng, variances = np.random.default_rng(13), np.repeat([100.0, 10_000.0], [many, 6])
+    logs = [np.concatenate([discrete((500, n), v, rng) for n, v in ((many, 100.0), (6, 1e4))], axis=1) for _ in (0, 1)]
+    assert noise_faults(logs[0], logs[1], variances) == []
+    for rows in logs:
+        rows[late:, many] = 10 * rows[: 500 - late, many - 1] + rng.integers(-5, 6, 500 - late)
+    assert noise_faults(logs[0], logs[1], variances) == [COUPLED if late else SHARED]
 
 
 def test_limits_of_products_hold_and_are_close() -> None:

@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ LABELLED = replace(CASES[8], engine="arrays")
 SHARED, COUPLED = "two numbers share noise, or its size", "two releases share noise, or its size"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
 TOO_LITTLE = "the noise has another variance than is stated"
+UNPAID = "one unit moves more than was paid for"
 Plant = pytest.MonkeyPatch
 
 
@@ -216,6 +219,12 @@ def test_numbers_of_one_variance_are_one_part() -> None:
     assert [(each.places.tolist(), each.variance) for each in parts] == [([0, 1, 3], 9.0), ([2], 16.0)]
 
 
+def half(formula: Any, problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
+    """A planted bug: half of the sensitivity."""
+    layout = formula(problem, per_unit=per_unit)
+    return replace(layout, sensitivity_squared=layout.sensitivity_squared / 2)
+
+
 def drawn_otherwise(monkeypatch: Plant, change: Callable[[list[Fraction], Fraction], Fraction]) -> None:
     """Sums (labels, H, k) are drawn with a variance that depends on the trees' and on their own."""
     honest, trees = noise._SecureSampler.add, list[Fraction]()
@@ -285,17 +294,34 @@ def test_sums_that_share_the_draws_of_the_trees_are_flagged(monkeypatch: Plant) 
     assert {*found.faults} == {SHARED}
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [{"labels_public": True, "labels": {"size": [1, 2, 3]}}, {"per_unit": 2, "boundary": 0.6}],
+    ids=["public labels", "a boundary"],
+)
+def test_a_door_that_pays_half_is_flagged_where_no_pair_of_logs_moves_all(
+    monkeypatch: Plant, declared: dict[str, Any]
+) -> None:
+    def of_problem(name: str) -> dict[str, Any]:
+        return {name: declared[name]} if name in declared else {}
+
+    problem = LostSales(**FACTS | of_problem("labels") | of_problem("boundary"))
+    case = AuditCase(problem, engine="arrays", **SUMS | of_problem("labels_public") | of_problem("per_unit"))
+    assert UNPAID not in attack_case(case, releases=200).faults
+    halves = {name: partial(half, formula) for name, formula in sensitivity.ON_TOP.items()}
+    monkeypatch.setattr(release, "sensitivity", SimpleNamespace(**vars(sensitivity) | {"ON_TOP": halves}))
+    found = attack_case(case, releases=200)
+    assert UNPAID in found.faults
+    assert all(each.share <= 1 for each in found.tables)
+
+
 @pytest.mark.usefixtures("attacked_alone")
 def test_a_label_that_is_paid_for_once_is_flagged(monkeypatch: Plant) -> None:
     honest = sensitivity.left_sums
 
-    def one_side(problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
-        layout = honest(problem, per_unit=per_unit)
-        return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
-
-    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", one_side)
+    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", partial(half, honest))
     found = attack_case(LABELLED, releases=200)
-    assert "one unit moves more than was paid for" in found.faults
+    assert UNPAID in found.faults
     assert [float(each.share) for each in found.tables] == [1.0, 2.0]
 
 
@@ -368,12 +394,8 @@ def test_an_honest_release_of_pairs_is_not_flagged() -> None:
 def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> None:
     honest = sensitivity.pair_sums
 
-    def one_side(problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
-        layout = honest(problem, per_unit=per_unit)
-        return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
-
-    monkeypatch.setitem(sensitivity.ON_TOP, "together", one_side)
-    assert "one unit moves more than was paid for" in attack_case(PAIRED, releases=200).faults
+    monkeypatch.setitem(sensitivity.ON_TOP, "together", partial(half, honest))
+    assert UNPAID in attack_case(PAIRED, releases=200).faults
 
 
 @pytest.mark.parametrize("memory", [0, 2])

@@ -127,7 +127,10 @@ def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Pat
         ("another configuration", "may be a release that was paid for"),
         ("another version", "may be a release that was paid for, of another version"),
         ("another version and ledger", "may be a release that was paid for, of another version"),
-        ("no ledger", "may be a release that was paid for, but .*elsewhere.sqlite knows no such release"),
+        ("no ledger", "may be a release that was paid for, but its ledger .*elsewhere.sqlite is not there"),
+        ("no ledger, and no certificate", "may be a release that was paid for, but its ledger .* is not there"),
+        ("a new ledger", "may be a release that was paid for, but .*ledger.sqlite knows no such release"),
+        ("a new ledger, with a void", "may be a release that was paid for, but .*ledger.sqlite knows no such"),
         ("another ledger", "may be a release that was paid for, but .*other.sqlite knows no such release"),
         ("a link inside", "things that poolrl has not put there"),
         ("a folder inside", "things that poolrl has not put there"),
@@ -143,9 +146,13 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
         its_config = "another"
     if "another version" in why:
         monkeypatch.setattr("poolrl.workflow.release_folder.Certificate.read", lambda _: int("not our version"))
-    if why == "no ledger":
+    if why.startswith("no ledger"):
         books = tmp_path / "elsewhere.sqlite"
-    if "ledger" in why and why != "no ledger":
+    if "no certificate" in why:
+        (committed / "certificate.json").unlink()
+    if why.startswith("a new ledger"):
+        begun_anew(books, void="void" in why)
+    if why.endswith(("another ledger", "version and ledger")):
         books = tmp_path / "other.sqlite"
         with Ledger(books) as other:
             other.open_account("small shop", Fraction(1))
@@ -163,6 +170,22 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
         settle(committed, tmp_path / "release", books, its_config)
     assert {path: path.read_bytes() for path in committed.rglob("*") if path.is_file()} == before
     assert not (tmp_path / "release").exists()
+
+
+def begun_anew(ledger: Path, *, void: bool) -> None:
+    """Begin a ledger anew in the same place: another fit there takes the number of the one that was paid for."""
+    with Ledger(ledger) as books:
+        [account] = books.accounts().values()
+        [(number, spend)] = account.spends.items()
+    for file in ledger.parent.glob(f"{ledger.name}*"):
+        file.unlink()
+    with Ledger(ledger) as books:
+        books.open_account("another shop", Fraction(1))
+        books.open_account("small shop", Fraction(1))
+        paid = books.reserve("small shop", Fraction(1, 4), spend.unit)
+        assert paid.number == number
+        if void:
+            books.void(paid)
 
 
 def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, committed: Path, run: Run) -> None:

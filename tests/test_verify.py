@@ -18,7 +18,8 @@ from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.leaflet import leaflet, registry_record
 from poolrl.certificate.release_files import CERTIFICATE, CONFIG, LEAFLET, POLICY, RECORD, SIGNATURE
-from poolrl.learning.stored import Together
+from poolrl.learning.model import MODEL_FORMAT
+from poolrl.learning.stored import Together, read_learned, write_learned
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.workflow.paying import release_layout
@@ -198,6 +199,13 @@ def test_a_model_is_verified_like_its_policy(released: Path, tmp_path_factory: p
         forged.save(path)
         faults = [check.what for check in verify_folder(path, certificate) if not check.good]
         assert faults == ["the model is that of the certified policy"]
+    model.save(path)
+    facts, arrays = read_learned(path, MODEL_FORMAT, "model")
+    for change in ({"guarantee": []}, {"guarantee": {**facts["guarantee"], "mechanisms": 3}}, {"report": None}):
+        write_learned(path, {**facts, **change}, arrays)
+        assert not verify_folder(path, certificate)[0].good
+    write_learned(path, {name: facts[name] for name in facts if name != "guarantee"}, arrays)
+    assert verify_folder(path, certificate)[0].why.endswith("an entry is missing or of another kind")
     alone = tmp_path_factory.mktemp("alone")
     model.save(alone / "model.npz")
     shutil.copy(certificate, alone)

@@ -145,6 +145,27 @@ def test_facts_that_do_not_fit_each_other_are_named() -> None:
                 act()
 
 
+def quoted(number: float) -> float:
+    if not 0 <= number <= 10:
+        raise ValueError(f"I was given {number}")
+    return number
+
+
+class QuotesWhatItIsGiven(LostSales):
+    """Code of its own that fails on numbers beyond the bounds, and says on which."""
+
+    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        return super().observe(step, state, np.frompyfunc(quoted, 1, 1)(action), next_state)
+
+
+def test_formulas_see_no_row_beyond_its_bounds() -> None:
+    problem = QuotesWhatItIsGiven(horizon=1, products=1, holding=1.0, shortage=1.0, demand_max=10.0)
+    actions = np.array([5.0, 777.125]).reshape(2, 1, 1)
+    log = Trajectories(states=np.zeros((2, 1, 1)), actions=actions, next_states=np.ones((2, 1, 1)))
+    with pytest.raises(ValueError, match=r"^actions must lie within the public bounds"):
+        log.check(problem)
+
+
 class SeesWholeRows(LostSales):
     """Its rule forgets the coordinates: one answer for each row."""
 

@@ -36,7 +36,7 @@ from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.pool import OnOutcomes, Pool, Prepared
-from poolrl.privacy.sensitivity import ON_TOP
+from poolrl.privacy.sensitivity import ON_TOP, moved_trajectories
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
@@ -108,6 +108,13 @@ class AuditCase:
         what = f"m = {self.scale_memory}" if self.scale_memory else f"c = {self.per_unit or 1}"
         labels = f", {'public ' * self.labels_public}labels" if self.problem.labels else ""
         return self.title or f"{self.learner}, {what}{labels}"
+
+    @property
+    def moved(self) -> int:
+        """c: how many trajectories change with the unit."""
+        return moved_trajectories(
+            per_unit=self.per_unit or 1, scale_memory=self.scale_memory, has_units=self.per_unit is not None
+        )
 
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""

@@ -36,7 +36,7 @@ from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, sampler_faults
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
-from poolrl.privacy.sensitivity import ON_TOP
+from poolrl.privacy.sensitivity import ON_TOP, TableLayout, outcome_trees, visit_tables
 
 # A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
@@ -70,7 +70,7 @@ def structure_faults(
             prepared.learn(prepared.release(log, Frozen())).save(file)
         if files[0].read_bytes() != files[1].read_bytes():
             faults.append("the policy depends on more than the released tables")
-    return faults + _counted_faults(case, prepared) + _paid_faults(prepared, logs[0], exact, rho)
+    return faults + _counted_faults(case, prepared) + _paid_faults(case, prepared, logs[0], exact, rho)
 
 
 class MovedTable(NamedTuple):
@@ -111,8 +111,13 @@ def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
     return faults
 
 
-def _paid_faults(prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed], rho: float) -> list[str]:
-    """The mechanisms cost ρ, exactly, and the noise has their variances; a unit moves no more than is paid for."""
+def _paid_faults(
+    case: AuditCase, prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed], rho: float
+) -> list[str]:
+    """The mechanisms cost ρ, exactly, and the noise has their variances; a unit moves no more than is paid for.
+
+    The two logs need not move all that a unit can (public labels, λ < 1). So mechanisms are compared with formulas too.
+    """
     faults, watched, public = [], Repeated([Exact()]), exact[0].public
     revealed(prepared, prepared.release(log, watched))  # it asks for every row of the tables
     mechanisms = public["guarantee"].mechanisms
@@ -122,8 +127,10 @@ def _paid_faults(prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed],
     promised = (mechanisms[number].variance for number in public["belongs"])
     if [drawn for drawn, _ in groupby(watched.variances)] != [variance for variance, _ in groupby(promised)]:
         faults.append("noise is drawn with another variance than the guarantee states")
+    stated = tuple(TableLayout(each.name, each.cells, each.sensitivity_squared) for each in mechanisms)
     # Each mechanism by itself, whatever the others have left.
-    if any(table.share > 1 for table in moved_tables(*exact)):
+    moved_more = any(table.share > 1 for table in moved_tables(*exact))
+    if moved_more or stated != layouts(prepared, exact[0], per_unit=case.moved):
         faults.append("one unit moves more than was paid for")
     return faults
 
@@ -191,6 +198,25 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
         "belongs": belongs,
     }
     return Revealed(np.concatenate([table.ravel() for table in tables]), public)
+
+
+def layouts(prepared: Prepared, counts: Revealed, *, per_unit: int) -> tuple[TableLayout, ...]:
+    """What the formulas of `privacy.sensitivity` say of these tables."""
+    if isinstance(prepared, OnVisits):
+        nodes = {"pairs": prepared.where.pair_count, "states": prepared.where.state_count}
+        return visit_tables(prepared.problem, **nodes, per_unit=per_unit)
+    # Levels are (*labels, H, k, kinds, size). Unless the log is complete, one table counts what is unobserved.
+    problem, belongs = prepared.problem, counts.public["belongs"]
+    trees = [shape for shape in counts.public["shapes"] if len(shape) == len(problem.labels.shape) + 4]
+    layout = outcome_trees(
+        problem,
+        level_sizes=tuple(shape[-1] for shape in trees),
+        per_unit=per_unit,
+        complete=len(trees) == belongs.count(0),
+        labels_public=counts.public["guarantee"].labels == "public",
+    )
+    on_top = [formula(problem, per_unit=per_unit) for name, formula in ON_TOP.items() if prepared.budgets[name]]
+    return (layout, *on_top)
 
 
 def exact_counts(prepared: Prepared, log: Log) -> Revealed:

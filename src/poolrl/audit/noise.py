@@ -27,6 +27,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def look_at_noise(first: Rows, second: Rows, parts: list[Part], releases: int) -
     """A block of both logs' noise, (releases, numbers) each; all blocks together have this many `releases`."""
     units = [_in_units(rows, parts) for rows in (first, second)]
     logs = [_tally(rows, of_log, parts, releases) for rows, of_log in zip((first, second), units, strict=True)]
-    return {"first": logs[0], "second": logs[1], "between": {"twin": products(*units)}}
+    return {"first": logs[0], "second": logs[1], "between": {"twin": products(*units, parts)}}
 
 
 def added(one: Any, other: Any) -> Any:
@@ -123,7 +124,7 @@ def judge_noise(seen: Sums, parts: list[Part]) -> list[str]:
 
 def _tally(rows: Rows, units: NDArray[np.float32], parts: list[Part], releases: int) -> Sums:
     sums: Sums = {"releases": len(rows), "stretches": [stretches(rows, parts, releases)]}
-    sums |= {"release": products(units, units), "next": products(units[:, :-1], units[:, 1:])}
+    sums |= {"release": products(units, units, parts), "next": products(units[:, :-1], units[:, 1:], parts)}
     for number, part in enumerate(parts):
         reach, buckets = part.law[0][-1], int(part.bucket_of[-1]) + 1
         values = np.clip(rows[:, part.places], -reach, reach)
@@ -146,10 +147,11 @@ def _in_units(rows: Rows, parts: list[Part]) -> NDArray[np.float32]:
     return units
 
 
-def products(one: NDArray[np.float32], other: NDArray[np.float32]) -> Sums:
-    """Sums of products of paired rows: at every lag, and of every two places, or of every place if there are many.
+def products(one: NDArray[np.float32], other: NDArray[np.float32], parts: list[Part]) -> Sums:
+    """Sums of products of paired rows: at every lag, and of every two places.
 
-    Both are (kinds, releases, numbers), and each kind has its own sums.
+    If there are many places, each is paired with itself, and with those of another part if these parts are not too
+    large: tables may share a single draw. Both are (kinds, releases, numbers), and each kind has its own sums.
     """
     numbers = one.shape[2]
     # Long enough that no lag comes round again. Single precision errs by less than a millionth.
@@ -157,10 +159,13 @@ def products(one: NDArray[np.float32], other: NDArray[np.float32]) -> Sums:
     first, second = fft.rfft(one, n=length), fft.rfft(other, n=length)
     lags = fft.irfft((first.conj() * second).sum(axis=1, dtype=np.complex128), n=length)
     few = numbers <= MOST_PAIRED
+    pairs = () if few else permutations([part.places for part in parts], 2)
+    apart = [one[..., a].transpose(0, 2, 1) @ other[..., b] for a, b in pairs if len(a) * len(b) <= MOST_PAIRED**2]
     return {
         "rows": one.shape[1],
         "lags": lags[:, np.arange(1 - numbers, numbers)],
         "places": (one.transpose(0, 2, 1) @ other if few else np.einsum("krn,krn->kn", one, other)).astype(np.float64),
+        "apart": np.concatenate([np.zeros(1), *map(np.ravel, apart)]),
     }
 
 
@@ -236,8 +241,9 @@ def _linked(names: tuple[str, ...], sums: Sums, _: list[Part], luck: float) -> b
         if name == "release":
             # A number goes with itself.
             lags, places = lags * (lag != 0), np.triu(places, 1) if places.ndim == 3 else 0 * places
-        for total, draws in ((lags, rows * (numbers - np.abs(lag))), (places, np.array(rows))):
-            if (np.abs(total) > largest_sum(draws, luck / 4 / total.size)).any():
+        draws = rows * (numbers - np.abs(lag)), np.array(rows), np.array(rows)
+        for total, many in zip((lags, places, sums[name]["apart"]), draws, strict=True):
+            if (np.abs(total) > largest_sum(many, luck / 6 / total.size)).any():
                 return True
     return False
 

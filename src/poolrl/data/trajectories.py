@@ -304,23 +304,26 @@ class ArrayRows(Generic[AnyProblem]):
         return (state, action, next_state), divisors, usable
 
     def broken_rule(self) -> row_rules.RowRule | None:
-        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible."""
+        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
+
+        Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
+        """
         problem = self.problem
         broken: dict[tuple[bool, int, int], row_rules.RowRule] = {}
-
-        def rules_of(step: int, row: row_rules.Row) -> list[row_rules.RowRule]:
-            return [*row_rules.bound_rules(problem, row), *row_rules.fit_rules(problem, step, row)]
-
-        by_step = [row_rules.recorded_rules(problem, partial(rules_of, step)) for step in range(problem.horizon)]
+        fitting = [
+            row_rules.recorded_rules(problem, partial(row_rules.fit_rules, problem, step))
+            for step in range(problem.horizon)
+        ]
 
         def look(block: slice) -> None:
-            for step, (recording, rules) in enumerate(by_step):
-                # Numbers beyond their bounds may overflow.
-                with np.errstate(all="ignore"):
-                    held = recording(*self.given(step, block))
-                broken.update(
-                    {(i >= len(row_rules.PARTS), step, i): rules[i] for i, mask in enumerate(held) if not mask.all()}
-                )
+            for step, (recording, rules) in enumerate(fitting):
+                row = self.given(step, block)
+                limits = enumerate(row_rules.bound_rules(problem, row))
+                outside = {(False, step, i): rule for i, rule in limits if not rule.held.all()}
+                broken.update(outside)
+                if not outside:
+                    held = enumerate(recording(*row))
+                    broken.update({(True, step, i): rules[i] for i, mask in held if not mask.all()})
 
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None

@@ -386,20 +386,22 @@ def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settl
         return None
     if not _is_ours(draft):
         raise _in_the_way(draft, "holds things that poolrl has not put there")
-    hashes, entries, accounts = hashes_of(draft), list[Entry](), dict[str, Account]()
-    if hashes and ledger.exists():
+    hashes, entries, claim = hashes_of(draft), list[Entry](), _certificate(draft / CERTIFICATE)
+    if hashes and not ledger.exists():
+        raise _in_the_way(draft, f"may be a release that was paid for, but its ledger {ledger} is not there")
+    if hashes:
         with Ledger.existing(ledger) as books:
-            entries, accounts = books.state()
-    claim = _certificate(draft / CERTIFICATE)
-    committed = [entry.note for entry in entries if entry.kind == "commit"]
-    if claim is not None and claim.config_sha256 == config_sha256 and hashes in committed:
+            entries, _ = books.state()
+    commits = [entry for entry in entries if entry.kind == "commit"]
+    if claim is not None and claim.config_sha256 == config_sha256 and any(entry.note == hashes for entry in commits):
         publish(draft, folder)
         return "finished"
-    paid = any(digest in note.values() for digest in hashes.values() for note in committed)
+    paid = any(digest in entry.note.values() for digest in hashes.values() for entry in commits)
     if claim is not None:
+        # Of another ledger, or of one that an older copy has replaced, nobody knows what it has paid for.
         named = claim.ledger
-        spend = accounts[named.account].spends.get(named.entry) if named.account in accounts else None
-        paid = paid or spend is None or spend.stage == "committed"
+        known = any((entry.number, entry.seal) == (named.entry, named.seal) for entry in entries)
+        paid = paid or not known or any(entry.refers == named.entry for entry in commits)
     if paid:
         raise _in_the_way(
             draft, f"may be a release that was paid for, but {ledger} knows no such release of this configuration"

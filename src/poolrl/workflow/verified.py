@@ -303,6 +303,8 @@ def made_again(file: Path, certified: Path) -> tuple[bool, str]:
         return _holds(file, POLICY_FORMAT, model.plan(problem), SAME_PLAN), ""
     except ValueError as error:
         return False, str(error)
+    except (LookupError, TypeError, AttributeError, ArithmeticError):
+        return False, f"{file.name} is not complete: an entry is missing or of another kind"
 
 
 def _holds(path: Path, wanted: str, again: Policy | PrivateModel, tolerance: float = 0.0) -> bool:
