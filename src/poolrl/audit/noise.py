@@ -104,7 +104,7 @@ def look_at_noise(first: Rows, second: Rows, parts: list[Part], releases: int) -
     """A block of both logs' noise, (releases, numbers) each; all blocks together have this many `releases`."""
     units = [_in_units(rows, parts) for rows in (first, second)]
     logs = [_tally(rows, of_log, parts, releases) for rows, of_log in zip((first, second), units, strict=True)]
-    return {"first": logs[0], "second": logs[1], "between": {"twin": products(*units, parts)}}
+    return {"first": logs[0], "second": logs[1], "between": {"twin": products(units[0], units[1], parts)}}
 
 
 def added(one: Any, other: Any) -> Any:
