@@ -28,12 +28,13 @@ from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.source import discrete_gaussian
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import ON_TOP_SHARE
+from tests.helpers.neighbours import plant_layout
 from tests.helpers.noisy import discrete, noise_faults
 from tests.helpers.shops import Facts, Run, write_config
 
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": [40.0, 60.0]}
 LABELS = {"labels": {"size": ["large", "small"]}}
-SUMS: dict[str, Any] = {"left_over": ON_TOP_SHARE, "units": 30}
+SUMS: dict[str, Any] = {"on_top": {"left_over": ON_TOP_SHARE}, "units": 30}
 LABELLED = replace(CASES[8], engine="arrays")
 SHARED, COUPLED = "two numbers share noise, or its size", "two releases share noise, or its size"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
@@ -84,11 +85,11 @@ def test_the_logs_move_both_mechanisms_at_once(case: AuditCase, share: Fraction,
 
 
 def test_a_backlog_has_no_sums(tmp_path: Path, facts: Facts) -> None:
-    assert configured_case(load_config(write_config(tmp_path, facts))).left_over == ON_TOP_SHARE
+    assert configured_case(load_config(write_config(tmp_path, facts))).on_top["left_over"] == ON_TOP_SHARE
     facts["problem"] |= {"kind": "backlog"}
     case = configured_case(load_config(write_config(tmp_path, facts)))
     assert isinstance(case.problem, Backlog)
-    assert case.left_over == 0.0
+    assert case.on_top["left_over"] == 0.0
 
 
 def test_the_score_is_the_likelihood_ratio_of_both() -> None:
@@ -308,7 +309,7 @@ def test_a_door_that_pays_half_is_flagged_where_no_pair_of_logs_moves_all(
     problem = LostSales(**FACTS | of_problem("labels") | of_problem("boundary"))
     case = AuditCase(problem, engine="arrays", **SUMS | of_problem("labels_public") | of_problem("per_unit"))
     assert UNPAID not in attack_case(case, releases=200).faults
-    halves = {name: partial(half, formula) for name, formula in sensitivity.ON_TOP.items()}
+    halves = {name: replace(table, layout=partial(half, table.layout)) for name, table in sensitivity.ON_TOP.items()}
     monkeypatch.setattr(release, "sensitivity", SimpleNamespace(**vars(sensitivity) | {"ON_TOP": halves}))
     found = attack_case(case, releases=200)
     assert UNPAID in found.faults
@@ -319,7 +320,7 @@ def test_a_door_that_pays_half_is_flagged_where_no_pair_of_logs_moves_all(
 def test_a_label_that_is_paid_for_once_is_flagged(monkeypatch: Plant) -> None:
     honest = sensitivity.left_sums
 
-    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", partial(half, honest))
+    plant_layout(monkeypatch, "left_over", partial(half, honest))
     found = attack_case(LABELLED, releases=200)
     assert UNPAID in found.faults
     assert [float(each.share) for each in found.tables] == [1.0, 2.0]
@@ -394,12 +395,14 @@ def test_an_honest_release_of_pairs_is_not_flagged() -> None:
 def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> None:
     honest = sensitivity.pair_sums
 
-    monkeypatch.setitem(sensitivity.ON_TOP, "together", partial(half, honest))
+    plant_layout(monkeypatch, "together", partial(half, honest))
     assert UNPAID in attack_case(PAIRED, releases=200).faults
 
 
 @pytest.mark.parametrize("memory", [0, 2])
 def test_pairs_move_all_that_is_paid_for_with_a_scale_too(memory: int) -> None:
-    case = AuditCase(LostSales(**FACTS), together=0.1, scaled=True, scale_memory=memory, units=5, engine="arrays")
+    case = AuditCase(
+        LostSales(**FACTS), on_top={"together": 0.1}, scaled=True, scale_memory=memory, units=5, engine="arrays"
+    )
     shares = {stated.name: share for stated, share in moved_tables(*exact(case))}
     assert shares == {"outcome trees": 1, "products that sell together": 1}

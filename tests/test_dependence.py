@@ -184,15 +184,16 @@ def test_a_log_that_shows_nothing_is_not_flagged() -> None:
 @pytest.mark.parametrize("rho", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("share", [0.05, 0.1, 1 / 3])
 def test_shares_add_up_exactly(rho: float, share: float) -> None:
-    rest, part = zcdp.shares_of(rho, dependence=share)
+    rest, parts = zcdp.shares_of(rho, dependence=share)
+    part = parts["dependence"]
     assert rest + part == zcdp.budget(rho)
     assert part == Fraction(str(share)) * Fraction(str(rho))
-    assert zcdp.shares_of(rho, dependence=0) == (zcdp.budget(rho), 0)
+    assert zcdp.shares_of(rho, dependence=0) == (zcdp.budget(rho), {"dependence": 0})
 
 
 def test_without_a_budget_there_is_neither() -> None:
-    assert zcdp.shares_of(np.inf, dependence=0.0) == (np.inf, 0)
-    assert zcdp.shares_of(np.inf, dependence=0.5) == (np.inf, np.inf)
+    assert zcdp.shares_of(np.inf, dependence=0.0) == (np.inf, {"dependence": 0})
+    assert zcdp.shares_of(np.inf, dependence=0.5) == (np.inf, {"dependence": np.inf})
 
 
 def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:

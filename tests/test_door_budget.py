@@ -37,21 +37,22 @@ def test_a_finite_budget_is_refused_by_its_own_name() -> None:
 
 @given(rho=DECIMALS, share=st.decimals(min_value=0, max_value="0.999", places=3).map(float))
 def test_two_shares_are_exactly_the_whole(rho: float, share: float) -> None:
-    rest, part = zcdp.shares_of(rho, dependence=share)
+    rest, parts = zcdp.shares_of(rho, dependence=share)
+    part = parts["dependence"]
     assert part == Fraction(str(share)) * Fraction(str(rho))
     assert rest + part == Fraction(str(rho))
     assert isinstance(part, Fraction)
 
 
 def test_shares_of_an_infinite_budget_are_infinite_or_none() -> None:
-    assert zcdp.shares_of(math.inf, dependence=0.25) == (math.inf, math.inf)
-    assert zcdp.shares_of(math.inf, dependence=0) == (math.inf, 0)
-    assert zcdp.shares_of(0.5, dependence=0) == (Fraction(1, 2), 0)
+    assert zcdp.shares_of(math.inf, dependence=0.25) == (math.inf, {"dependence": math.inf})
+    assert zcdp.shares_of(math.inf, dependence=0) == (math.inf, {"dependence": 0})
+    assert zcdp.shares_of(0.5, dependence=0) == (Fraction(1, 2), {"dependence": 0})
 
 
 @pytest.mark.parametrize("share", [0, 0.25, np.int64(0), np.float64(0.25), np.float32(0.25)])
 def test_a_share_may_be_any_number(share: float) -> None:
-    assert zcdp.shares_of(1, dependence=share)[1] == Fraction(str(float(share)))
+    assert zcdp.shares_of(1, dependence=share)[1]["dependence"] == Fraction(str(float(share)))
 
 
 @pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, True, False, "0.5", None, [0.5]])

@@ -150,7 +150,7 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
     given = log if source == "arrays" else Table(log.to_arrow(), **columns(2))
     noise, sizes, joined = Recorder(), (1, 4, 8), kind is LostSales
     asked = {"dependence": Fraction(1, 4)} if joined else {}
-    found = release_outcomes(given, problem, level_sizes=sizes, rho=Fraction(1), noise=noise, **asked)
+    found = release_outcomes(given, problem, level_sizes=sizes, rho=Fraction(1), noise=noise, on_top=asked)
     exact = count_outcomes(log, problem, level_sizes=sizes)
     for mine, theirs in zip(found.levels, exact.levels, strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -162,11 +162,11 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
     if joined:
         tables.append(count_joint(log, problem, bands=JOINT_BANDS))
         variances.append(joint[0].variance)
-        assert found.dependence is not None
-        assert found.dependence.variance == float(variances[-1])
-        np.testing.assert_array_equal(found.dependence.counts, tables[-1])
+        assert "dependence" in found.on_top
+        assert found.on_top["dependence"].variance == float(variances[-1])
+        np.testing.assert_array_equal(found.on_top["dependence"].counts, tables[-1])
     else:
-        assert (found.dependence, joint) == (None, [])
+        assert (found.on_top, joint) == ({}, [])
     assert found.guarantee.rho == (1.25 if joined else 1)
     assert noise.variances == variances
     assert found.variance == float(trees.variance)
@@ -182,12 +182,12 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
 
 def test_a_variance_is_told_as_it_is() -> None:
     problem, log = a_shop(LostSales, gridded=False, trajectories=5)
-    rho, asked = Fraction(7, 3), {"level_sizes": (1, 2), "dependence": Fraction(5, 7)}
+    rho, asked = Fraction(7, 3), {"level_sizes": (1, 2), "on_top": {"dependence": Fraction(5, 7)}}
     trees = release_outcomes(log, problem, rho=rho, noise=Recorder(), **asked)
     # 2 H k L c² / 2ρ with H = 3, k = 2 and L = 2 levels; the joint table has no levels.
     assert trees.variance == float(Fraction(24) / (2 * rho))
-    assert trees.dependence is not None
-    assert trees.dependence.variance == float(Fraction(12) / (2 * Fraction(5, 7)))
+    assert "dependence" in trees.on_top
+    assert trees.on_top["dependence"].variance == float(Fraction(12) / (2 * Fraction(5, 7)))
     rows = release_visits(log, problem, Grid(2).partition(problem), rho=rho, noise=Recorder())
     assert rows.variance == float(Fraction(6) / rho)
 

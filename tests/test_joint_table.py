@@ -61,7 +61,7 @@ def test_every_row_of_the_trees_stands_in_the_table_too() -> None:
 def paid_for(problem: Any, first: Trajectories, second: Trajectories) -> None:
     """No table of two neighbours differs by more than its mechanism pays for, and all that is released is paid for."""
     recorders = Recorder(), Recorder()
-    budgets = {"rho": Fraction(1, 2), "dependence": Fraction(1, 10)}
+    budgets: Any = {"rho": Fraction(1, 2), "on_top": {"dependence": Fraction(1, 10)}}
     for log, recorder in zip((first, second), recorders, strict=True):
         released = release_outcomes(log, problem, level_sizes=(2, 4), noise=recorder, **budgets)
     trees, joint = released.guarantee.mechanisms
@@ -112,7 +112,7 @@ def test_the_sensitivity_of_the_table_is_attained(memory: int) -> None:
     paid_for(problem, low, high)
     recorders = Recorder(), Recorder()
     for log, recorder in zip((low, high), recorders, strict=True):
-        release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=recorder, dependence=1.0)
+        release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=recorder, on_top={"dependence": 1.0})
     assert squared_change(*recorders)[-1] == 2 * 2 * 2 * (1 + memory) ** 2
 
 
@@ -125,11 +125,12 @@ def test_a_memory_that_the_table_does_not_pay_for(monkeypatch: Plant) -> None:
 def noise_of_the_table(rho: float) -> float:
     """The variance of what was added to the table, divided by what the guarantee states."""
     log, problem = managers().log(slice(0, 5)), SHOP
-    released = release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), dependence=rho)
-    assert released.dependence is not None
-    added = released.dependence.counts - count_joint(log, problem, bands=JOINT_BANDS)
-    assert released.dependence.variance == float(released.guarantee.mechanisms[1].variance)
-    return float(np.square(added).mean()) / released.dependence.variance
+    released = release_outcomes(
+        log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), on_top={"dependence": rho}
+    )
+    joint = released.on_top["dependence"]
+    assert joint.variance == float(released.guarantee.mechanisms[1].variance)
+    return float(np.square(joint.counts - count_joint(log, problem, bands=JOINT_BANDS)).mean()) / joint.variance
 
 
 def test_the_table_has_the_noise_that_is_stated() -> None:
@@ -159,8 +160,7 @@ def test_a_table_that_is_not_stated_is_caught(monkeypatch: Plant) -> None:
 
 def test_the_tables_of_a_dry_run_have_different_noise() -> None:
     log = managers().log(slice(0, 5))
-    released = release_outcomes(log, SHOP, level_sizes=(64,), rho=1.0, noise=SeededNoise(7), dependence=1.0)
-    assert released.dependence is not None
+    released = release_outcomes(log, SHOP, level_sizes=(64,), rho=1.0, noise=SeededNoise(7), on_top={"dependence": 1.0})
     first = released.levels[0] - log.outcome_leaves(SHOP, bins=64).reshape(released.levels[0].shape)
-    second = released.dependence.counts - count_joint(log, SHOP, bands=JOINT_BANDS)
+    second = released.on_top["dependence"].counts - count_joint(log, SHOP, bands=JOINT_BANDS)
     assert not np.array_equal(np.sign(first.ravel()[:500]), np.sign(second.ravel()[:500]))

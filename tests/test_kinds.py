@@ -39,6 +39,7 @@ from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
 from poolrl.problems.rounds import DynamicPricing, Rounds
 from poolrl.workflow.trades.trade import TRADES, trade_named
+from tests.helpers.neighbours import plant_layout
 
 LABELS: dict[str, Any] = {"item": ["watch", "game"], "house": [1, 2]}
 SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 2.0, "demand_max": 9.0}
@@ -298,9 +299,9 @@ def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytes
         layout = plain(problem, **known)
         return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / problem.horizon**4)
 
-    case = next(each for each in CASES if each.dependence)
+    case = next(each for each in CASES if each.on_top.get("dependence"))
     assert case.problem.horizon > 1
-    monkeypatch.setitem(sensitivity.ON_TOP, "dependence", cheap)
+    plant_layout(monkeypatch, "dependence", cheap)
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     assert attack_case(case, rho=1.0, releases=1_000).verdict == "FLAGGED"
 

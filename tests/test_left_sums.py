@@ -30,6 +30,7 @@ from tests.helpers.neighbours import (
     Recorder,
     labelled_neighbours,
     neighbours,
+    plant_layout,
     scaled_neighbours,
     squared_change,
 )
@@ -71,7 +72,7 @@ def test_every_row_of_the_trees_is_in_the_sums_too() -> None:
 def paid_for(problem: Any, first: Trajectories, second: Trajectories) -> None:
     """The sums of two neighbours differ by no more than their mechanism pays for."""
     recorders = Recorder(), Recorder()
-    budgets = {"rho": Fraction(1, 2), "left_over": Fraction(1, 10)}
+    budgets: Any = {"rho": Fraction(1, 2), "on_top": {"left_over": Fraction(1, 10)}}
     for log, recorder in zip((first, second), recorders, strict=True):
         released = release_outcomes(log, problem, level_sizes=(2, 4), noise=recorder, **budgets)
     trees, sums = released.guarantee.mechanisms
@@ -110,7 +111,7 @@ def test_the_sensitivity_is_attained(labels: bool, memory: int) -> None:
     problem, first, second = moves(labels=labels, memory=memory)
     recorders = Recorder(), Recorder()
     for log, recorder in zip((first, second), recorders, strict=True):
-        release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=recorder, left_over=1.0)
+        release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=recorder, on_top={"left_over": 1.0})
     layout = sensitivity.left_sums(problem, per_unit=1 + memory)
     assert squared_change(*recorders)[-1] == layout.sensitivity_squared
     assert layout.sensitivity_squared == (2 if labels else 1) * 4 * (1 + memory) ** 2 * LEFT_PARTS**2
@@ -123,7 +124,7 @@ def test_a_label_that_moves_and_is_paid_for_once_is_caught(monkeypatch: Plant) -
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", one_side)
+    plant_layout(monkeypatch, "left_over", one_side)
     with pytest.raises(AssertionError):
         paid_for(*moves(labels=True))
 
@@ -138,10 +139,10 @@ def noise_of_sums() -> float:
     """The mean square of what was added, divided by what the guarantee states."""
     problem = LostSales(horizon=20, products=20, holding=1.0, shortage=1.0, demand_max=8.0)
     log = problem.simulate_log(np.full((3, 20, 20), 2.0), rng=np.random.default_rng(0))
-    released = release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), left_over=1.0)
-    assert released.left_over is not None
-    assert released.left_over.variance == float(released.guarantee.mechanisms[1].variance)
-    return float(np.square(released.left_over.counts - sum_left(log, problem)).mean()) / released.left_over.variance
+    released = release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), on_top={"left_over": 1.0})
+    left = released.on_top["left_over"]
+    assert left.variance == float(released.guarantee.mechanisms[1].variance)
+    return float(np.square(left.counts - sum_left(log, problem)).mean()) / left.variance
 
 
 def test_sums_have_the_noise_that_is_stated() -> None:
@@ -209,13 +210,12 @@ def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:
     """Δ₂² = 2 H k P² with labels, σ² = Δ₂² / 2ρ, which is no whole number here."""
     problem, log, _ = moves(labels=True)
     rho = Fraction(7, 3)
-    asked = {"level_sizes": (1, 2), "left_over": rho, "noise": SeededNoise(1)}
+    asked = {"level_sizes": (1, 2), "on_top": {"left_over": rho}, "noise": SeededNoise(1)}
     released = release_outcomes(log, problem, rho=Fraction(1), **asked)
     *_, summing = released.guarantee.mechanisms
     variance = Fraction(problem.horizon * problem.products * LEFT_PARTS**2) / rho
     assert (summing.name, summing.variance) == ("stock left over", variance)
-    assert released.left_over is not None
-    assert released.left_over.variance == float(variance) != int(variance)
+    assert released.on_top["left_over"].variance == float(variance) != int(variance)
 
 
 def test_only_stock_can_be_left() -> None:

@@ -34,6 +34,7 @@ from tests.helpers.neighbours import (
     Recorder,
     labelled_neighbours,
     neighbours,
+    plant_layout,
     scaled_neighbours,
     squared_change,
 )
@@ -98,7 +99,7 @@ def test_shares_of_pairs_are_rounded_down() -> None:
 def paid_for(problem: Any, first: Trajectories, second: Trajectories, seed: int = 0) -> None:
     """The sums of two neighbours differ by no more than their mechanism pays for, at any edges."""
     recorders, edges = (Recorder(), Recorder()), drawn_edges(problem, seed)
-    budgets = {"rho": Fraction(1, 2), "together": Fraction(1, 10)}
+    budgets: Any = {"rho": Fraction(1, 2), "on_top": {"together": Fraction(1, 10)}}
     for log, recorder in zip((first, second), recorders, strict=True):
         released = release_outcomes(log, problem, level_sizes=(2, 4), noise=recorder, edges=lambda _: edges, **budgets)
     trees, pairs = released.guarantee.mechanisms
@@ -151,7 +152,7 @@ def test_pairs_that_are_paid_for_once_are_caught(monkeypatch: Plant) -> None:
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setitem(sensitivity.ON_TOP, "together", one_side)
+    plant_layout(monkeypatch, "together", one_side)
     with pytest.raises(AssertionError):
         paid_at_some_edges(*moves())
 
@@ -166,7 +167,7 @@ def chosen_from_released_trees() -> None:
     """Where what was released is the same, edges are, however different the logs are."""
     problem, first, second = moves()
     prepared = Pool(1.0, together=0.1).prepare(problem)
-    chosen = [prepared.release(log, Frozen()).together.edges for log in (first, second)]
+    chosen = [prepared.release(log, Frozen()).on_top["together"].edges for log in (first, second)]
     np.testing.assert_array_equal(*chosen)
 
 
@@ -180,7 +181,7 @@ def test_edges_that_are_chosen_from_the_log_are_caught(monkeypatch: Plant) -> No
     def peeking(self: Any, log: Any, noise: Any) -> Any:
         middle = np.median(log.actions - log.next_states, axis=0) / self.problem.demand_max
         edges = np.clip((np.sqrt(middle) * TOGETHER_BANDS).astype(np.int64), 1, TOGETHER_BANDS - 1)
-        object.__setattr__(self, "fixed_edges", edges)
+        object.__setattr__(self, "edges", lambda _: edges)
         return honest(self, log, noise)
 
     monkeypatch.setattr(OnOutcomes, "release", peeking)
@@ -194,12 +195,11 @@ def noise_of_pairs() -> float:
     log = problem.simulate_log(np.full((3, 130, 2), 2.0), rng=np.random.default_rng(0))
     edges = np.full((130, 2), 20)
     released = release_outcomes(
-        log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), together=1.0, edges=lambda _: edges
+        log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), on_top={"together": 1.0}, edges=lambda _: edges
     )
-    assert released.together is not None
-    assert released.together.variance == float(released.guarantee.mechanisms[1].variance)
-    exact = sum_together(log, problem, edges=edges)
-    return float(np.square(released.together.counts - exact).mean()) / released.together.variance
+    pairs = released.on_top["together"]
+    assert pairs.variance == float(released.guarantee.mechanisms[1].variance)
+    return float(np.square(pairs.counts - sum_together(log, problem, edges=edges)).mean()) / pairs.variance
 
 
 def test_pairs_have_the_noise_that_is_stated() -> None:
@@ -334,7 +334,7 @@ def test_the_least_side_is_public() -> None:
     """Edges lie inside the law, where both sides are seen."""
     problem, log = moving_together(0.2, weeks=300)
     model = learned(problem, log, math.inf)
-    edges = together.choose_edges(problem, model.outcomes)
+    edges = together.best_edges(problem, model.outcomes)
     below = bin_edges(TOGETHER_BANDS)[edges] * problem.demand_max
     demand = gamma(3.0, scale=np.geomspace(4.0, 40.0, 4) / 3).cdf(below)
     assert ((demand > 0.1) & (demand < 0.9)).all()
@@ -345,7 +345,7 @@ def test_pairs_without_edges_are_refused_before_anything_is_drawn() -> None:
     problem = LostSales(horizon=2, products=2, holding=1.0, shortage=4.0, demand_max=9.0)
     log = problem.simulate_log(np.full((5, 2, 2), 3.0), rng=np.random.default_rng(0))
     recorder = Recorder()
-    budgets = {"rho": Fraction(9, 10), "together": Fraction(1, 10)}
+    budgets: Any = {"rho": Fraction(9, 10), "on_top": {"together": Fraction(1, 10)}}
     with pytest.raises(ValueError, match="together needs edges"):
         release_outcomes(log, problem, level_sizes=(2, 4), noise=recorder, **budgets)
     assert not recorder.tables

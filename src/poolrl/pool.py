@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
-
-import numpy as np
 
 from poolrl.checks import IntArray
 from poolrl.data.log import Log
 from poolrl.geometry.partition import Partition, Zones
 from poolrl.geometry.resolution import RING_COUNT
 from poolrl.learning.backward_induction import Bernstein, Visits
-from poolrl.learning.dependence import compare_levels, compared
+from poolrl.learning.dependence import read_dependence
 from poolrl.learning.estimation import estimate_outcomes
-from poolrl.learning.fitted import Fitted
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_visits
+from poolrl.learning.planning import ValueSettings, misfit, parts_of, plan_on_visits, quickest
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import ReleasedTrees, Report
 from poolrl.learning.together import choose_edges, measure_together
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_outcomes, release_visits
@@ -32,17 +28,17 @@ from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.privacy.sensitivity import ON_TOP, moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
 
+# What is read from tables on top of the trees, into the report of the model. Sums of what was left are read with it.
+READINGS: dict[str, Callable[..., Any]] = {"dependence": read_dependence, "together": measure_together}
+
 
 @dataclass(frozen=True)
 class Pool:
     """Private learning under the budget ρ (zCDP); `rho=inf` is the same code without noise or privacy.
 
     By default `counts` and `values` follow from what the problem declares: outcomes and separable values, else
-    visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`.
-    `dependence` is the share of ρ that pays for a test whether orders follow demand. The policy's report says what it
-    found. `left_over` is the share of ρ that pays for sums of what was left, so that forecasts know what the past
-    orders cost to hold. `together` is the share of ρ that pays for a correlation of the products' demand, for plans in
-    which products share something.
+    visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`. The other settings
+    are shares of ρ, each for a table on top of the trees.
 
         Pool(rho=1.0).fit(problem, log)
 
@@ -53,21 +49,16 @@ class Pool:
     counts: Outcomes | Visits | None = None
     values: ValueSettings | None = None
     pessimism: Bernstein | None = None
-    dependence: float = 0.0
-    left_over: float = 0.0
-    together: float = 0.0
+    dependence: float = 0.0  # for a test whether orders follow demand; the policy's report says what it found
+    left_over: float = 0.0  # for sums of what was left, so that forecasts know what the past orders cost to hold
+    together: float = 0.0  # for a correlation of the products' demand, for plans in which products share something
 
     def __post_init__(self) -> None:
-        self._budgets()
+        self.budgets()
 
-    def _budgets(self) -> dict[str, zcdp.Budget]:
-        """The budgets of the trees (`rho`), and of each of the tables on top of them."""
-        shares = {name: getattr(self, name) for name in ON_TOP}
-        on_top = {name: zcdp.shares_of(self.rho, **{name: share})[1] for name, share in shares.items()}
-        if sum(shares.values()) >= 1:
-            raise ValueError(f"{', '.join(ON_TOP)} must leave a part of rho to the trees")
-        whole = zcdp.budget(self.rho)
-        return {"rho": whole if whole == math.inf else whole - sum(on_top.values()), **on_top}
+    def budgets(self) -> tuple[zcdp.Budget, dict[str, zcdp.Budget]]:
+        """The budget of the trees, and those of the tables on top of them."""
+        return zcdp.shares_of(self.rho, **{name: getattr(self, name) for name in ON_TOP})
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -87,10 +78,7 @@ class Pool:
         return prepared.learn(prepared.release(log, noise or SecureNoise()))
 
     def model(self, problem: Problem, log: Log, *, noise: NoiseSource | None = None) -> PrivateModel:
-        """Spend ρ on the log, once, and learn what its outcomes are like. Every plan against the model is free.
-
-        `fit` is `model(problem, log).plan(problem)`.
-        """
+        """Spend ρ on the log, once, and learn what its outcomes are like. Every `plan` on the model is free."""
         prepared = self.prepare(problem)
         if not isinstance(prepared, OnOutcomes):
             raise ValueError("a model is learned from counts of outcomes: use counts=Outcomes(), or fit a policy")
@@ -104,98 +92,68 @@ class Pool:
         """
         if not isinstance(problem, Problem):
             raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
-        # Also where a formula was set on an object of ours.
-        replaced = any(map(callable, vars(problem).values()))
-        own = replaced or not type(problem).__module__.startswith("poolrl.problems.")
-        if own:
-            from poolrl.data.check_problem import check_rows
+        if problem.is_ours:
+            return self._choose(problem)
+        from poolrl.data.check_problem import check_rows
 
-            check_rows(problem)
+        check_rows(problem)
         prepared = self._choose(problem)
-        if own:
-            prepared.learn_from_nothing()
+        prepared.learn_from_nothing()
         return prepared
 
     def _choose(self, problem: Problem) -> Prepared:
-        counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
-        values = self.values or default_values(problem, counts)
-        where = lay_out(problem, values)
-        asked = [name for name in ON_TOP if getattr(self, name)]
-        if isinstance(counts, Outcomes):
-            if not isinstance(problem, OutcomeProblem):
-                raise ValueError(
-                    f"Outcomes needs a problem that declares its outcomes; {type(problem).__name__} does not. "
-                    "Subclass OutcomeProblem, or use counts=Visits()"
-                )
-            if self.pessimism is not None:
-                raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
-            for name in asked:
-                ON_TOP[name](problem, per_unit=1)  # it refuses a problem that has no such table
-            return OnOutcomes(problem, self._budgets(), counts, values)
-        if asked:
-            raise ValueError(f"{asked[0]} needs outcome counts: use counts=Outcomes(), or leave it out")
-        if not isinstance(where, Partition):
-            raise ValueError(
-                "Separable and Fitted plan on outcomes, but Visits counts joint nodes: use counts=Outcomes(), or "
-                "values=Zones(...) or Grid(...)"
-            )
-        return OnVisits(problem, zcdp.budget(self.rho), counts, where, self.pessimism)
+        counts, values, where = parts_of(problem, self.counts, self.values)
+        on_top = [name for name in ON_TOP if getattr(self, name)]
+        if isinstance(counts, Outcomes) and isinstance(problem, OutcomeProblem) and self.pessimism is None:
+            for name in on_top:
+                ON_TOP[name].layout(problem, per_unit=1)  # it refuses a problem that has no such table
+            return OnOutcomes(problem, *self.budgets(), counts, values)
+        if isinstance(counts, Visits) and isinstance(where, Partition) and not on_top:
+            return OnVisits(problem, zcdp.budget(self.rho), counts, where, self.pessimism)
+        raise ValueError(misfit(problem, counts, on_top))
 
 
 @dataclass(frozen=True)
 class OnOutcomes:
-    """A fit on counts of outcomes, in its two halves: `release` sees the log and pays, `learn` sees what was released.
-
-    `learn_from_nothing` learns once from empty tables, so that a fault shows before anything is paid.
-    """
+    """A fit on counts of outcomes, in two halves: `release` sees the log and pays, `learn` sees what was released."""
 
     problem: OutcomeProblem
-    budgets: Mapping[str, zcdp.Budget]  # `rho` of the trees, and of each table on top
+    rho: zcdp.Budget  # of the trees
+    on_top: Mapping[str, zcdp.Budget]  # of each table on top
     counts: Outcomes
     values: ValueSettings
-    fixed_edges: IntArray | None = None  # for an audit; otherwise the trees tell where pairs are compared
+    edges: Callable[[PrivateOutcomes], IntArray] | None = None  # for an audit
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
-        """Trees with as many bins as public facts suggest. Guarantee: ρ-zCDP for one unit of the log."""
+        """Trees with as many bins as public facts suggest. Pairs are compared at edges that these trees tell.
+
+        Guarantee: ρ-zCDP for one unit of the log.
+        """
         admit(log)
         moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
-        rho = float(self.budgets["rho"])
-        sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=rho)
-        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **self.budgets)
-
-    def _edges(self, released: PrivateOutcomes) -> IntArray:
-        """Where pairs are compared: from released trees alone."""
-        if self.fixed_edges is not None:
-            return self.fixed_edges
-        return choose_edges(self.problem, estimate_outcomes(released, self.problem))
+        sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=float(self.rho))
+        door = partial(release_outcomes, log, self.problem, level_sizes=sizes, rho=self.rho, noise=noise)
+        return door(on_top=self.on_top, edges=self.edges or partial(choose_edges, self.problem))
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
         return self.model(released).plan(self.problem, self.values)
 
     def model(self, released: PrivateOutcomes) -> PrivateModel:
-        """Distributions of outcomes."""
+        """Distributions of outcomes, with a report: a table refuses no row, so it says how much was observed."""
         outcomes = estimate_outcomes(released, self.problem)
-        joint, pairs = released.dependence, released.together
-        # A table refuses no row, so the report says how much was observed, by released numbers (docs/large-logs.md).
+        tables = [(name, table) for name, table in released.on_top.items() if name in READINGS]
         report = Report(
             observed=outcomes.observed,
             trees=ReleasedTrees(tuple(level.shape[-1] for level in released.levels), released.variance),
             step_labels=tuple(released.step_labels),  # public, by declaration; plans for the population need it
-            dependence=None if joint is None else compare_levels(compared(joint.counts, self.problem), joint.variance),
-            together=None if pairs is None else measure_together(pairs, self.problem, outcomes),
+            **{name: READINGS[name](table, self.problem, outcomes) for name, table in tables},
         )
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)
 
     def learn_from_nothing(self) -> None:
-        """Trees of two leaves without a count."""
-        trees = (self.problem.horizon, self.problem.outcome_dim)
-        leaves = np.zeros((*self.problem.labels.shape, *trees, self.problem.kinds, 2), dtype=np.int64)
-        empty = np.zeros(trees, dtype=np.int64)
-        nothing = PrivateOutcomes((leaves,), empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon))
-        # Fitted values take long, and a few of them find the same faults.
-        few = Fitted(states=8, hinges=1, outcomes=8) if isinstance(self.values, Fitted) else self.values
-        replace(self, values=few).learn(nothing)
+        """Learn once from empty tables, so that a fault shows before anything is paid."""
+        replace(self, values=quickest(self.values)).learn(PrivateOutcomes.of_nothing(self.problem))
 
 
 @dataclass(frozen=True)
@@ -218,14 +176,8 @@ class OnVisits:
         return Policy(self.problem, rule, released.guarantee, report)
 
     def learn_from_nothing(self) -> None:
-        """Tables without a visit."""
-        horizon, states = self.problem.horizon, self.where.state_count
-        pairs = np.zeros((horizon, self.where.pair_count), dtype=np.int64)
-
-        def transitions(step: int, rows: IntArray) -> IntArray:
-            return np.zeros((len(rows), states), dtype=np.int64)
-
-        self.learn(PrivateVisits(pairs, transitions, pairs.size * states, 1.0, Guarantee.of_nothing(horizon)))
+        """As for outcomes."""
+        self.learn(PrivateVisits.of_nothing(self.where))
 
 
 # A fit, ready to release.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales, Trajectories
 from poolrl.checks import FloatArray, IntArray
+from poolrl.privacy import sensitivity
 
 Pair = tuple[LostSales | Backlog, Trajectories, Trajectories]
 # Of the stores 1 to 4 the last is not declared; a week is with a promotion, without, or nobody noted it.
@@ -37,6 +40,11 @@ class Recorder:
 def squared_change(first: Recorder, second: Recorder) -> list[int]:
     """The squared distance between two releases, table by table."""
     return [int(((a - b) ** 2).sum()) for a, b in zip(first.tables, second.tables, strict=True)]
+
+
+def plant_layout(plant: pytest.MonkeyPatch, name: str, layout: Callable[..., sensitivity.TableLayout]) -> None:
+    """A planted bug: a table on top of the trees is paid for by another formula."""
+    plant.setitem(sensitivity.ON_TOP, name, replace(sensitivity.ON_TOP[name], layout=layout))
 
 
 @st.composite

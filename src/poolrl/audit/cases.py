@@ -21,9 +21,9 @@ exactly, and compared with what is paid for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +36,7 @@ from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.pool import OnOutcomes, Pool, Prepared
-from poolrl.privacy.sensitivity import ON_TOP, moved_trajectories
+from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
@@ -71,10 +71,9 @@ class AuditCase:
 
     `per_unit` is c, or None where each trajectory is its own unit. With `scaled`, amounts are multiples of a scale,
     and `scale_memory` is m. `units` is how many units the simulated log has: bins follow from it. With the engine
-    "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `left_over` is the share of ρ for
-    sums of what was left, `together` that for sums of pairs, and `dependence` that for the joint table of levels and
-    outcomes, as in `Pool`. Edges of pairs are held fixed, where the two logs move most: that noisy trees choose them is
-    covered by composition.
+    "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `on_top` has the share of ρ for
+    each table on top of the trees, by its name in `Pool`. Edges of pairs are held fixed, where the two logs move most:
+    that noisy trees choose them is covered by composition.
 
         attack_case(AuditCase(problem, per_unit=3), rho=0.1)
     """
@@ -85,9 +84,7 @@ class AuditCase:
     scaled: bool = False
     scale_memory: int = 0
     labels_public: bool = False
-    left_over: float = 0.0
-    together: float = 0.0
-    dependence: float = 0.0
+    on_top: Mapping[str, float] = field(default_factory=dict)
     units: int = 3
     engine: Literal["table", "arrays"] = "table"
     title: str = ""
@@ -98,7 +95,7 @@ class AuditCase:
         one_of(["table", "arrays"], engine=self.engine)
         if not isinstance(self.problem, OutcomeProblem):
             raise ValueError(f"an audit needs a problem that declares its outcomes, got {type(self.problem).__name__}")
-        if not self.problem.action_sets_state and (self.scale_memory or self.left_over or self.together):
+        if not self.problem.action_sets_state and (self.scale_memory or self._moves_amounts):
             raise ValueError("a scale with memory, sums of stock and sums of pairs are attacked for shops only")
         whole(units=self.units, at_least=2 + self._followers)
 
@@ -118,12 +115,11 @@ class AuditCase:
 
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""
-        on_top = {name: getattr(self, name) for name in ON_TOP}
-        prepared = AUDITED[self.learner](rho, **on_top).prepare(self.problem)
-        if not isinstance(prepared, OnOutcomes) or not self.together:
+        prepared = AUDITED[self.learner](rho, **self.on_top).prepare(self.problem)
+        if not isinstance(prepared, OnOutcomes):
             return prepared
         shape = (*self.problem.labels.shape, self.problem.horizon, self.problem.outcome_dim)
-        return replace(prepared, fixed_edges=np.full(shape, LOW_EDGE))
+        return replace(prepared, edges=lambda _: np.full(shape, LOW_EDGE))
 
     @contextmanager
     def logs(self, engine: str | None = None) -> Iterator[tuple[Log, Log]]:
@@ -175,6 +171,11 @@ class AuditCase:
         return pa.concat_tables(tables)
 
     @property
+    def _moves_amounts(self) -> bool:
+        """Whether it moves sums of what is left, or of products that sell on both sides of an edge."""
+        return any(self.on_top.get(name) for name in ("left_over", "together"))
+
+    @property
     def _followers(self) -> int:
         """Units whose scales follow the unit: 0 where each scale comes from rows of its own unit."""
         return self.scale_memory if self.per_unit is None else 0
@@ -219,10 +220,10 @@ class AuditCase:
         if self._followers:
             # Others move by their scale alone, so they have the same amounts in two units.
             end = (1.0, 1.0) if self.problem.censored else (0.0, 1.0)
-            if self.left_over or self.together:
+            if self._moves_amounts:
                 end = MUCH_OF_BOTH if self.problem.boundary.everywhere else MUCH_LEFT
             return (end[0] * SHRUNK, end[1] * SHRUNK), end
-        return UNSOLD, UNSOLD if self.left_over and self._changes_cell else SOLD_OUT
+        return UNSOLD, UNSOLD if self.on_top.get("left_over") and self._changes_cell else SOLD_OUT
 
     def _label_cells(self, unit: IntArray, changed: int) -> IntArray:
         """The label cell of each trajectory. A unit with followers, or with public labels, keeps its cell."""
@@ -282,11 +283,13 @@ CASES = (
     AuditCase(LostSales(**_FACTS, labels=_LABELS), engine="arrays"),
     AuditCase(LostSales(**_FACTS, labels=_LABELS), labels_public=True, engine="arrays"),
     AuditCase(Backlog(**_FACTS), title="default, c = 1, backlog"),
-    AuditCase(LostSales(**_FACTS, labels=_LABELS), left_over=0.1, title="default, c = 1, labels, stock left over"),
-    AuditCase(LostSales(**_FACTS), together=0.1, title="default, c = 1, products that sell together"),
+    AuditCase(
+        LostSales(**_FACTS, labels=_LABELS), on_top={"left_over": 0.1}, title="default, c = 1, labels, stock left over"
+    ),
+    AuditCase(LostSales(**_FACTS), on_top={"together": 0.1}, title="default, c = 1, products that sell together"),
     # Every kind of the registry but shops, by its own example.
     *(
-        AuditCase(one, engine="arrays", dependence=0.1 * one.shows_levels, title=f"default, c = 1, {name}")
+        AuditCase(one, engine="arrays", on_top={"dependence": 0.1 * one.shows_levels}, title=f"default, c = 1, {name}")
         for name, one in ((name, kind(**kind.example)) for name, kind in KINDS.items() if kind.example)
     ),
 )

@@ -184,8 +184,7 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
         belongs = [0] + [1] * prepared.problem.horizon
     else:
         trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
-        on_top = [getattr(released, name) for name in ON_TOP]
-        sums = [table.counts for table in on_top if table is not None]
+        sums = [table.counts for table in released.on_top.values()]
         # In the guarantee's order; a table that it leaves out is compared with its last one.
         last = len(released.guarantee.mechanisms) - 1
         tables, belongs = [*trees, *sums], [0] * len(trees) + [min(1 + i, last) for i in range(len(sums))]
@@ -215,7 +214,7 @@ def layouts(prepared: Prepared, counts: Revealed, *, per_unit: int) -> tuple[Tab
         complete=len(trees) == belongs.count(0),
         labels_public=counts.public["guarantee"].labels == "public",
     )
-    on_top = [formula(problem, per_unit=per_unit) for name, formula in ON_TOP.items() if prepared.budgets[name]]
+    on_top = [table.layout(problem, per_unit=per_unit) for name, table in ON_TOP.items() if prepared.on_top[name]]
     return (layout, *on_top)
 
 

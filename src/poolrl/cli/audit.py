@@ -139,7 +139,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
         scaled=bool(config.columns().scale),
         scale_memory=config.scale_memory,
         labels_public=config.privacy.labels_public,
-        **shares_on_top(config, rho),
+        on_top=shares_on_top(config, rho),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=partial(opened_as_by_fit, config),

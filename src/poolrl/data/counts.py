@@ -5,7 +5,9 @@ Both kinds are tables whose cells follow from public facts alone, so empty cells
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +16,7 @@ from poolrl.checks import IntArray
 from poolrl.data.cells import joint_cells, left_cells
 from poolrl.data.log import Log
 from poolrl.geometry.partition import Partition
-from poolrl.geometry.resolution import LEFT_PARTS, TOGETHER_PARTS
+from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_PARTS
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -97,3 +99,12 @@ def sum_together(log: Log, problem: OutcomeProblem, *, edges: IntArray) -> IntAr
         pairs = np.stack([beyond * (beyond - 1) // 2, below * (below - 1) // 2, beyond * below])
         sums[step] = (pairs * TOGETHER_PARTS // most) @ rows
     return sums
+
+
+# The exact numbers of every table beside the trees, by the name of its budget as in `privacy.sensitivity.ON_TOP`. Some
+# are counted beside edges (*labels, H, k) that are chosen from what was released before.
+ON_TOP: dict[str, Callable[[Log, OutcomeProblem, Any], IntArray]] = {
+    "dependence": lambda log, problem, _: count_joint(log, problem, bands=JOINT_BANDS),
+    "left_over": lambda log, problem, _: sum_left(log, problem),
+    "together": lambda log, problem, edges: sum_together(log, problem, edges=edges),
+}

@@ -22,7 +22,9 @@ from functools import cache
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.stored import Dependence
+from poolrl.privacy.released import PrivateTable
 from poolrl.problems.problem import OutcomeProblem
 
 # Noisy ones may be sums of faded periods.
@@ -32,6 +34,11 @@ Counts = IntArray | FloatArray
 TELLING_ERROR = 0.1
 # Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
 USUAL_BANDS = (0.0, 0.05, 0.25, 0.5, 0.2, 0.0, 0.0, 0.0)
+
+
+def read_dependence(released: PrivateTable, problem: OutcomeProblem, _: OutcomeDistribution) -> Dependence:
+    """Post-processing of the released joint table."""
+    return compare_levels(compared(released.counts, problem), released.variance)
 
 
 def compared(counts: Counts, problem: OutcomeProblem) -> Counts:

@@ -42,7 +42,7 @@ class FadedTrees:
     @classmethod
     def of(cls, released: PrivateOutcomes) -> Self:
         """The trees of one period."""
-        left, slots = released.left_over, float(released.total)
+        left, slots = released.on_top.get("left_over"), float(released.total)
         rest = {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.counts}
         arrays = {f"level_{level.shape[-1]}": level for level in released.levels} | rest
         floats = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items() if array is not None}
@@ -101,7 +101,7 @@ class FadedTrees:
             totals=totals,
             total=self.slots * factor,
             variance=self.variance * factor**2,
-            left_over=None if left is None else PrivateTable(left, factor**2 * self.left_variance),
+            on_top={} if left is None else {"left_over": PrivateTable(left, factor**2 * self.left_variance)},
         )
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -58,6 +58,20 @@ PLANNERS: dict[str, ValueSettings] = {
 }
 
 
+def parts_of(
+    problem: Problem, counts: Outcomes | Visits | None, values: ValueSettings | None
+) -> tuple[Outcomes | Visits, ValueSettings, ValuePoints]:
+    """What is counted, what values are kept, and where they stand: as asked, or as the problem declares."""
+    counts = counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
+    values = values or default_values(problem, counts)
+    return counts, values, lay_out(problem, values)
+
+
+def quickest(values: ValueSettings) -> ValueSettings:
+    """For a trial: fitted values take long, and a few of them find the same faults."""
+    return Fitted(states=8, hinges=1, outcomes=8) if isinstance(values, Fitted) else values
+
+
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
     """Those of the problem's planner. Visits are counted on nodes, and few dimensions have room for a grid."""
     name = "nodes" if isinstance(counts, Visits) else problem.planner
@@ -94,6 +108,24 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
             "Use Grid (few dimensions) or Zones"
         )
     return values.axes(problem)
+
+
+def misfit(problem: Problem, counts: Outcomes | Visits, on_top: Sequence[str]) -> str:
+    """Why these parts make no fit."""
+    if isinstance(counts, Outcomes):
+        if isinstance(problem, OutcomeProblem):
+            return "pessimism needs visit counts: use counts=Visits(), or leave it out"
+        kind = type(problem).__name__
+        return (
+            f"Outcomes needs a problem that declares its outcomes; {kind} does not. Subclass OutcomeProblem, or use "
+            "counts=Visits()"
+        )
+    if on_top:
+        return f"{on_top[0]} needs outcome counts: use counts=Outcomes(), or leave it out"
+    return (
+        "Separable and Fitted plan on outcomes, but Visits counts joint nodes: use counts=Outcomes(), or "
+        "values=Zones(...) or Grid(...)"
+    )
 
 
 def finest(problem: OutcomeProblem) -> ValuePoints:

@@ -259,12 +259,13 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
 
 def mean_left(released: PrivateOutcomes, problem: OutcomeProblem, slots: FloatArray) -> FloatArray | None:
     """The mean amount left by a row, and its standard error by noise, (2, *labels, H, k), in the user's units."""
-    if released.left_over is None:
+    left = released.on_top.get("left_over")
+    if left is None:
         return None
     part = problem.outcome_high * problem.bound_share[..., None, :] / LEFT_PARTS
     many = np.maximum(slots, 1.0)
-    error = np.broadcast_to(released.left_over.variance**0.5 / many, slots.shape)
-    return np.stack([released.left_over.counts / many, error]) * part
+    error = np.broadcast_to(left.variance**0.5 / many, slots.shape)
+    return np.stack([left.counts / many, error]) * part
 
 
 def _shrunk(values: FloatArray, centre: FloatArray, noise: float) -> FloatArray:

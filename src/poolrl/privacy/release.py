@@ -7,20 +7,19 @@ max_per_unit slots. A slot that it does not fill counts as unobserved, so totals
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.data import counts
 from poolrl.data.cells import sees_everything
-from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left, sum_together
 from poolrl.data.log import Log, refuse_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.partition import Lattice, Partition, Rings
-from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY, Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
@@ -36,6 +35,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Nodes on which visits are counted.
 NODES = (Lattice, Rings)
+NOTHING_ON_TOP: Mapping[str, zcdp.Budget] = MappingProxyType({})
 
 
 def admit(log: object) -> None:
@@ -59,19 +59,18 @@ def release_outcomes(
     level_sizes: tuple[int, ...],
     rho: zcdp.Budget,
     noise: NoiseSource,
+    on_top: Mapping[str, zcdp.Budget] = NOTHING_ON_TOP,
     edges: Callable[[PrivateOutcomes], IntArray] | None = None,
-    **on_top: zcdp.Budget,
 ) -> PrivateOutcomes:
     """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
-    Budgets `on_top` pay for more tables. `dependence` joins levels and outcomes, so that learning can test whether they
-    are independent. Sums of what was `left_over` say what the past orders cost to hold. Sums of pairs say whether
-    products sell much or little `together`, beside edges (*labels, H, k) that are chosen from what was released before.
+    Budgets `on_top` pay for more tables (`PrivateOutcomes`). `edges` chooses from what was released before where such a
+    table is counted.
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
     c trajectories move with a unit, by `sensitivity.moved_trajectories`. Every table costs its own budget on top, by
-    `sensitivity.joint_table`, `sensitivity.left_sums` and `sensitivity.pair_sums`. The last one holds for all edges
-    alike: a release may depend on earlier ones (composition).
+    its formula in `sensitivity.ON_TOP`, which holds for all edges alike: a release may depend on earlier ones
+    (composition).
     """
     admit(log)
     # Public facts alone may decide whether a row can be unobserved, and whether the root needs noise.
@@ -83,39 +82,29 @@ def release_outcomes(
         problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.labels_public
     ).mechanism(rho)
     asked = [name for name in sensitivity.ON_TOP if on_top.get(name)]
-    if "together" in asked and edges is None:
-        raise ValueError("together needs edges: say where pairs are compared")
-    tables = {name: sensitivity.ON_TOP[name](problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
+    if missing := [name for name in asked if sensitivity.ON_TOP[name].beside_edges and edges is None]:
+        raise ValueError(f"{missing[0]} needs edges: say where outcomes are compared")
+    tables = {name: sensitivity.ON_TOP[name].layout(problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
     log.check(problem)
-    counts = count_outcomes(log, problem, level_sizes=level_sizes)
+    exact = counts.count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
 
     sampler = noise.begin()
-    noisy = [sampler.add(level, trees.variance) for level in counts.levels[int(public_root) :]]
-    unobserved = None if complete else sampler.add(counts.unobserved, trees.variance)
-    root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
+    noisy = [sampler.add(level, trees.variance) for level in exact.levels[int(public_root) :]]
+    unobserved = None if complete else sampler.add(exact.unobserved, trees.variance)
+    root = [np.full_like(exact.levels[0], log.slots)] if public_root else []
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
-    totals = counts.totals if log.labels_public else None
+    totals = exact.totals if log.labels_public else None
     guarantee = _guarantee(log, problem, noise, trees, *tables.values())
     nodes = tuple(root + noisy), unobserved, log.slots, float(trees.variance)
     released = PrivateOutcomes(*nodes, guarantee, totals, log.step_labels)
     # All tables come from one sampler: a seed that began anew would give two tables the same noise.
     for name, table in tables.items():
-        chosen = edges(released) if edges and name == "together" else None
-        exact = _counted(name, log, problem, chosen)
-        noisy_table: Any = PrivateTable(sampler.add(exact, table.variance), float(table.variance), chosen)
-        released = replace(released, **{name: noisy_table})
+        chosen = edges(released) if edges and sensitivity.ON_TOP[name].beside_edges else None
+        noisy_table = sampler.add(counts.ON_TOP[name](log, problem, chosen), table.variance)
+        tables_so_far = {**released.on_top, name: PrivateTable(noisy_table, float(table.variance), chosen)}
+        released = replace(released, on_top=tables_so_far)
     return released
-
-
-def _counted(name: str, log: Log, problem: OutcomeProblem, edges: IntArray | None) -> IntArray:
-    """The exact numbers of a table on top of the trees."""
-    if name == "dependence":
-        return count_joint(log, problem, bands=JOINT_BANDS)
-    if name == "left_over":
-        return sum_left(log, problem)
-    assert edges is not None  # refused before anything is counted
-    return sum_together(log, problem, edges=edges)
 
 
 def release_visits(
@@ -132,15 +121,15 @@ def release_visits(
     ):
         raise ValueError("visits are counted on nodes of this package: Zones or Grid")
     log.check(problem)
-    counts = count_visits(log, partition)
+    exact = counts.count_visits(log, partition)
     layouts = sensitivity.visit_tables(
         problem, pairs=partition.pair_count, states=partition.state_count, per_unit=log.max_per_unit
     )
     visits, transitions = (layout.mechanism(zcdp.budget(rho) / 2) for layout in layouts)
 
     sampler = noise.begin()
-    pairs = sampler.add(counts.pairs, visits.variance)
-    rows = _Transitions(counts, sampler, transitions.variance)
+    pairs = sampler.add(exact.pairs, visits.variance)
+    rows = _Transitions(exact, sampler, transitions.variance)
     guarantee = _guarantee(log, problem, noise, visits, transitions)
     return PrivateVisits(pairs, rows, transitions.cells, float(transitions.variance), guarantee)
 
@@ -148,9 +137,9 @@ def release_visits(
 class _Transitions:
     """Noisy rows of n′(b, s′) on request, each once only: two draws of one row would average its noise away."""
 
-    def __init__(self, counts: VisitCounts, sampler: Sampler, variance: Fraction) -> None:
-        self._counts, self._sampler, self._variance = counts, sampler, variance
-        self._handed_out = np.zeros(counts.pairs.shape, dtype=bool)
+    def __init__(self, exact: counts.VisitCounts, sampler: Sampler, variance: Fraction) -> None:
+        self._exact, self._sampler, self._variance = exact, sampler, variance
+        self._handed_out = np.zeros(exact.pairs.shape, dtype=bool)
         self._lock = threading.Lock()
 
     def __call__(self, step: int, rows: IntArray) -> IntArray:
@@ -165,7 +154,7 @@ class _Transitions:
             if (np.diff(rows) <= 0).any() or self._handed_out[step, rows].any():
                 raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
             self._handed_out[step, rows] = True
-        return self._sampler.add(self._counts.transitions(step, rows), self._variance)
+        return self._sampler.add(self._exact.transitions(step, rows), self._variance)
 
     def __reduce_ex__(self, protocol: object) -> str:
         """Refuse: a copy would release rows again, and a file would hold the exact counts."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.partition import Partition
 from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.problem import OutcomeProblem
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,10 @@ class PrivateOutcomes:
     are public, `totals` (*labels, H) says how many of these slots each label cell has, and `unobserved` is
     (*labels, H, k). Otherwise `totals` is None: the noise hides how many there are.
 
-    Tables on top are there if they were asked and paid for: joint counts of `dependence`, (*labels, H, k, bands, 2,
-    bands) for level, seen or cut off, outcome; sums of what was `left_over`, (*labels, H, k), to which a row adds
-    0 .. `LEFT_PARTS` parts of the bound; and sums of pairs that sell `together`, (H, 3): both beyond their edges, both
-    below, mixed.
+    Tables `on_top` are there if they were asked and paid for, by the names of their budgets: joint counts of
+    "dependence", (*labels, H, k, bands, 2, bands) for level, seen or cut off, outcome; sums of what was "left_over",
+    (*labels, H, k), to which a row adds 0 .. `LEFT_PARTS` parts of the bound; and sums of pairs that sell "together",
+    (H, 3): both beyond their edges, both below, mixed.
 
     Counts are whole numbers, unless they are sums of faded periods (`learning/faded_trees.py`).
     """
@@ -44,9 +49,15 @@ class PrivateOutcomes:
     guarantee: Guarantee
     totals: IntArray | FloatArray | None = None
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
-    dependence: PrivateTable | None = None
-    left_over: PrivateTable | None = None
-    together: PrivateTable | None = None
+    on_top: Mapping[str, PrivateTable] = field(default_factory=dict)
+
+    @classmethod
+    def of_nothing(cls, problem: OutcomeProblem) -> Self:
+        """Trees of two leaves without a count."""
+        trees = (problem.horizon, problem.outcome_dim)
+        leaves = np.zeros((*problem.labels.shape, *trees, problem.kinds, 2), dtype=np.int64)
+        unobserved = np.zeros(trees, dtype=np.int64)
+        return cls((leaves,), unobserved, 1, 1.0, Guarantee.of_nothing(problem.horizon))
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,17 @@ class PrivateVisits:
     cells: int  # H·N·S
     variance: float
     guarantee: Guarantee
+
+    @classmethod
+    def of_nothing(cls, where: Partition) -> Self:
+        """Tables without a visit."""
+
+        def transitions(step: int, rows: IntArray) -> IntArray:
+            return np.zeros((len(rows), where.state_count), dtype=np.int64)
+
+        horizon = where.problem.horizon
+        visits = np.zeros((horizon, where.pair_count), dtype=np.int64)
+        return cls(visits, transitions, visits.size * where.state_count, 1.0, Guarantee.of_nothing(horizon))
 
 
 @dataclass(frozen=True)

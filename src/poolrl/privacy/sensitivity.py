@@ -7,6 +7,7 @@ one unit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -133,8 +134,24 @@ def pair_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     return TableLayout("products that sell together", problem.horizon * 3, Fraction(moved))
 
 
-# Tables that may be released beside the trees, by the name of the budget of each, in the order of their release.
-ON_TOP = {"dependence": joint_table, "left_over": left_sums, "together": pair_sums}
+@dataclass(frozen=True)
+class OnTop:
+    """A table that may be released beside the trees: its formula, and whether earlier releases choose where it counts.
+
+    What follows from its name in other rooms: its count (`data.counts.ON_TOP`), its share of ρ (a field of `Pool`), its
+    reading (`pool.READINGS`), its case in an audit, and its place in a certificate.
+    """
+
+    layout: Callable[..., TableLayout]  # of the problem and of c, the trajectories that one unit moves
+    beside_edges: bool = False
+
+
+# By the name of the budget of each, in the order of their release.
+ON_TOP = {
+    "dependence": OnTop(joint_table),
+    "left_over": OnTop(left_sums),
+    "together": OnTop(pair_sums, beside_edges=True),
+}
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:

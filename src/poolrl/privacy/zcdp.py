@@ -38,16 +38,21 @@ def finite_budget(**named: Budget) -> Fraction:
     return exact
 
 
-def shares_of(rho: Budget, **named: float) -> tuple[Budget, Budget]:
-    """(ρ − sρ, sρ), exact, for a share 0 ≤ s < 1. The argument's name goes into the message."""
-    ((name, share),) = named.items()
-    number = isinstance(share, int | float | np.integer | np.floating) and not isinstance(share, bool)
-    if not number or not 0 <= share < 1:
-        raise ValueError(f"{name} must be a share of rho, at least 0 and less than 1, got {share!r}")
-    whole, exact = budget(rho), Fraction(str(float(share)))
-    if exact == 0 or isinstance(whole, float):
-        return whole, whole if exact else exact
-    return whole - exact * whole, exact * whole
+def shares_of(rho: Budget, **shares: float) -> tuple[Budget, dict[str, Budget]]:
+    """What is left of ρ, and what each share s of it buys, sρ, all exact. The arguments' names go into messages."""
+    exact = {}
+    for name, share in shares.items():
+        number = isinstance(share, int | float | np.integer | np.floating) and not isinstance(share, bool)
+        if not number or not 0 <= share < 1:
+            raise ValueError(f"{name} must be a share of rho, at least 0 and less than 1, got {share!r}")
+        exact[name] = Fraction(str(float(share)))
+    if sum(exact.values()) >= 1:
+        raise ValueError(f"{', '.join(shares)} must leave a part of rho to the trees")
+    whole = budget(rho)
+    if isinstance(whole, float):
+        return whole, {name: whole if share else share for name, share in exact.items()}
+    parts: dict[str, Budget] = {name: share * whole for name, share in exact.items()}
+    return whole - sum(exact.values()) * whole, parts
 
 
 # Digits only: "1e999999999" is a short text, but no memory can hold the number.

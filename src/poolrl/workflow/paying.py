@@ -41,8 +41,8 @@ def shares_on_top(config: Config, rho: float | None = None) -> dict[str, Any]:
 
 def _variance(name: str, config: Config, rho: float) -> Fraction:
     """Of the noise of a table beside the trees."""
-    _, budget = zcdp.shares_of(rho, **{name: ON_TOP_SHARE})
-    return ON_TOP[name](config.problem.posed, per_unit=config.moved).mechanism(budget).variance
+    _, budgets = zcdp.shares_of(rho, **{name: ON_TOP_SHARE})
+    return ON_TOP[name].layout(config.problem.posed, per_unit=config.moved).mechanism(budgets[name]).variance
 
 
 def _tells_dependence(config: Config, rho: float) -> bool:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
@@ -39,7 +38,6 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.privacy import sensitivity
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import ConfigFile, load_config, parse_config
 from poolrl.workflow.paying import release_layout
@@ -274,21 +272,24 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
         per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
     carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
-    on_top: dict[str, tuple[Callable[..., TableLayout], object]] = {
-        "levels and outcomes": (sensitivity.joint_table, policy.report.dependence),
-        "stock left over": (sensitivity.left_sums, policy.outcomes and policy.outcomes.left),
-        "products that sell together": (sensitivity.pair_sums, policy.report.together),
-    }
-    named = [each.name for each in guarantee.mechanisms]
     # A policy may tell paid numbers only. It need not tell all of them.
-    formulas = [formula for name, (formula, told) in on_top.items() if told is not None or name in named]
+    told = asdict(policy.report) | {"left_over": policy.outcomes and policy.outcomes.left}
+    named = [each.name for each in guarantee.mechanisms]
     slots, rho = units * per_unit, float(guarantee.mechanisms[0].rho)
     try:
         trees = Outcomes(bins=claim.bins)
         layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-        layouts += [formula(problem, per_unit=moved) for formula in formulas]
-    except ValueError:  # there are no such trees, or the problem has no such sums
+    except ValueError:  # there are no such trees
         return False
+    for name, table in sensitivity.ON_TOP.items():
+        try:
+            layout = table.layout(problem, per_unit=moved)
+        except ValueError:  # the problem has no such table
+            if told.get(name) is not None:
+                return False
+            continue
+        if told.get(name) is not None or layout.name in named:
+            layouts.append(layout)
     return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 
 
