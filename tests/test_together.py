@@ -334,7 +334,7 @@ def test_the_least_side_is_public() -> None:
     """Edges lie inside the law, where both sides are seen."""
     problem, log = moving_together(0.2, weeks=300)
     model = learned(problem, log, math.inf)
-    edges = together.best_edges(problem, model.outcomes)
+    edges = together.choose_edges(problem, model.outcomes)
     below = bin_edges(TOGETHER_BANDS)[edges] * problem.demand_max
     demand = gamma(3.0, scale=np.geomspace(4.0, 40.0, 4) / 3).cdf(below)
     assert ((demand > 0.1) & (demand < 0.9)).all()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 from poolrl.checks import IntArray
+from poolrl.data.check_problem import check_rows, is_ours
 from poolrl.data.log import Log
 from poolrl.geometry.partition import Partition, Zones
 from poolrl.geometry.resolution import RING_COUNT
@@ -92,13 +93,11 @@ class Pool:
         """
         if not isinstance(problem, Problem):
             raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
-        if problem.is_ours:
-            return self._choose(problem)
-        from poolrl.data.check_problem import check_rows
-
-        check_rows(problem)
+        if not (ours := is_ours(problem)):
+            check_rows(problem)
         prepared = self._choose(problem)
-        prepared.learn_from_nothing()
+        if not ours:
+            prepared.learn_from_nothing()
         return prepared
 
     def _choose(self, problem: Problem) -> Prepared:
@@ -125,15 +124,13 @@ class OnOutcomes:
     edges: Callable[[PrivateOutcomes], IntArray] | None = None  # for an audit
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
-        """Trees with as many bins as public facts suggest. Pairs are compared at edges that these trees tell.
-
-        Guarantee: ρ-zCDP for one unit of the log.
-        """
+        """Trees with as many bins as public facts suggest, and tables on top. Guarantee: ρ-zCDP for one unit of the log."""
         admit(log)
         moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
         sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=float(self.rho))
+        edges = self.edges or (lambda trees: choose_edges(self.problem, estimate_outcomes(trees, self.problem)))
         door = partial(release_outcomes, log, self.problem, level_sizes=sizes, rho=self.rho, noise=noise)
-        return door(on_top=self.on_top, edges=self.edges or partial(choose_edges, self.problem))
+        return door(on_top=self.on_top, edges=edges)
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
@@ -177,8 +174,7 @@ class OnVisits:
 
     def learn_from_nothing(self) -> None:
         """As for outcomes."""
-        self.learn(PrivateVisits.of_nothing(self.where))
+        self.learn(PrivateVisits.of_nothing(self.problem.horizon, self.where.pair_count, self.where.state_count))
 
 
-# A fit, ready to release.
 Prepared = OnOutcomes | OnVisits

@@ -24,10 +24,9 @@ from scipy.special import ndtr, ndtri
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
-from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.outcomes import OutcomeDistribution, share_below
 from poolrl.learning.stored import MOST_TOGETHER, Together
-from poolrl.privacy.released import PrivateOutcomes, PrivateTable
+from poolrl.privacy.released import PrivateTable
 from poolrl.problems.problem import OutcomeProblem
 
 # Points of the common cause at which its integral is taken.
@@ -40,12 +39,7 @@ USEFUL_ERROR = 0.1
 USUALLY_SHOWN = 0.5
 
 
-def choose_edges(problem: OutcomeProblem, released: PrivateOutcomes) -> IntArray:
-    """Where pairs are compared, from released trees alone."""
-    return best_edges(problem, estimate_outcomes(released, problem))
-
-
-def best_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> IntArray:
+def choose_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> IntArray:
     """For every law (*labels, H, k) the edge that tells most: F (1 − F), where levels reached it, squared for pairs."""
     below, reached = _at_edges(problem, outcomes)
     inside = (below > LEAST_SIDE) & (below < 1 - LEAST_SIDE)

@@ -9,7 +9,6 @@ from typing import Self
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.partition import Partition
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.problem import OutcomeProblem
 
@@ -75,15 +74,14 @@ class PrivateVisits:
     guarantee: Guarantee
 
     @classmethod
-    def of_nothing(cls, where: Partition) -> Self:
-        """Tables without a visit."""
+    def of_nothing(cls, horizon: int, pairs: int, states: int) -> Self:
+        """Tables without a visit, of N pair nodes and S state nodes."""
 
         def transitions(step: int, rows: IntArray) -> IntArray:
-            return np.zeros((len(rows), where.state_count), dtype=np.int64)
+            return np.zeros((len(rows), states), dtype=np.int64)
 
-        horizon = where.problem.horizon
-        visits = np.zeros((horizon, where.pair_count), dtype=np.int64)
-        return cls(visits, transitions, visits.size * where.state_count, 1.0, Guarantee.of_nothing(horizon))
+        visits = np.zeros((horizon, pairs), dtype=np.int64)
+        return cls(visits, transitions, visits.size * states, 1.0, Guarantee.of_nothing(horizon))
 
 
 @dataclass(frozen=True)

@@ -129,11 +129,6 @@ class Problem(ABC):
         return "nodes"
 
     @property
-    def is_ours(self) -> bool:
-        """Whether its formulas are this package's: its class is, and none was set on the object."""
-        return type(self).__module__.startswith("poolrl.problems.") and not any(map(callable, vars(self).values()))
-
-    @property
     def needs_own_planner(self) -> bool:
         """Whether its formulas leave something out that only its own planner knows: by default, labels."""
         return bool(self.labels)
