@@ -124,7 +124,7 @@ class OnOutcomes:
     edges: Callable[[PrivateOutcomes], IntArray] | None = None  # for an audit
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
-        """Trees with as many bins as public facts suggest, and tables on top. Guarantee: ρ-zCDP for one unit of the log."""
+        """Trees as fine as public facts suggest, and tables on top. Guarantee: ρ-zCDP for one unit of the log."""
         admit(log)
         moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
         sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=float(self.rho))
