@@ -28,7 +28,7 @@ from tests.helpers.shops import Run
 
 
 def bad(folder: Path, **others: Path) -> list[str]:
-    """What `verify` does not accept, beside the signature: a forger may sign, as tests/test_signing.py does."""
+    """What `verify` does not accept, beside the signature: a forger may sign, as tests/ledger/test_signing.py does."""
     release = folder / "release"
     checks = verify_folder(release / POLICY, release / CERTIFICATE, **others)
     return [check.what for check in checks if not check.good and "is signed with the key" not in check.what]

@@ -25,7 +25,7 @@ from poolrl.learning import stored
 from poolrl.learning.planning import PLANNERS
 from poolrl.problems.registry import KINDS
 
-PAGE = Path(__file__).parents[1] / "docs" / "own-problem.md"
+PAGE = Path(__file__).parents[2] / "docs" / "own-problem.md"
 SIZES: dict[str, Any] = {"horizon": 3, "beds": 20, "come_max": 15}
 
 

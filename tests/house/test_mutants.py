@@ -18,7 +18,7 @@ from attacks.mutant_map import Mutant, Reasons, defined_at, mutants_in
 from attacks.mutant_syntax import mutants_of, mutated
 from attacks.mutants import DOOR
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # Words that stand for "the statement is gone".
 NOTHING = "nothing"
 

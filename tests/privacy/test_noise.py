@@ -84,7 +84,7 @@ def test_opendp_draws_the_same_distribution(sigma: float, draws: int) -> None:
     assert stats.chi2_contingency(table).pvalue > 1e-6
 
 
-RECORDED = json.loads((Path(__file__).parent / "data/opendp_0.14.1.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[1] / "recorded/opendp_0.14.1.json").read_text())
 
 
 @pytest.mark.parametrize("sigma", RECORDED["histograms"])

@@ -11,7 +11,7 @@ from poolrl.paper import rossmann
 from poolrl.paper.figures import weekly_cycle
 from tests.helpers.train_csv import HEADER, write_train_csv
 
-REAL = Path(__file__).parents[2] / "shared" / "data" / "rossmann" / "train.csv.gz"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "rossmann" / "train.csv.gz"
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up
 from tests.helpers.certificates import release_facts
 
-SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"
+SCHEMA = Path(__file__).parents[3] / "shared" / "data" / "registry" / "deployments-schema.yaml"
 
 
 def certificate_in(release: Path) -> Certificate:

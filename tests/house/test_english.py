@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 SO_MANY = re.compile(r"\bso (?:many|few|much)\b(?! (?:as|that)\b)(?![^.;:,]*?\b(?:as|that)\b)", re.IGNORECASE)
 IS_NONE = re.compile(r"\b(?:[Ii]s|are|was|were|be) none\b")

@@ -15,7 +15,7 @@ import pytest
 from poolrl import simulate_log
 from tests.helpers.commands import run_poolrl
 
-PAGE = Path(__file__).parent.parent / "docs" / "own-problem.md"
+PAGE = Path(__file__).parents[2] / "docs" / "own-problem.md"
 MODULE = re.search(r"```python\n(import numpy.*?)```", PAGE.read_text(), re.DOTALL)
 assert MODULE is not None
 

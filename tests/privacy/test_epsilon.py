@@ -29,7 +29,7 @@ from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.certificates import release_facts
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RHO, SHOWN = 0.1, "2.15"
 # Those that documents speak of.
 BUDGETS = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 40.0)

@@ -18,7 +18,7 @@ from poolrl import Policy, __version__
 from poolrl.cli.main import app
 from tests.helpers.commands import CommandLine
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_readmes_examples() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 PROGRAMS = sorted((TESTS / "helpers" / "programs").glob("[!_]*.py"))
 
 
