@@ -57,8 +57,7 @@ def test_generated_files_are_read_or_refused(name: str) -> None:
 def test_good_files_are_read(name: str) -> None:
     """A harness that only ever sees refusals would test nothing: some choices leave the file as it was."""
     rng = np.random.default_rng(0)
-    read = sum(attempt(TARGETS[name], rng.bytes(12)) is None for _ in range(20 if name == "engine" else 150))
-    assert read > 0
+    assert any(attempt(TARGETS[name], rng.bytes(12)) is None for _ in range(150))
 
 
 def planted(act: Callable[[Path], object]) -> Callable[[Script, Path], Callable[[], object]]:
