@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ibis
@@ -24,13 +25,17 @@ TABLE = ibis.table(dict.fromkeys("abcd", "float64"), name="rows")
 Formula = Callable[[Any, Any], Any]
 
 
+@cache
+def engine() -> Any:
+    connection = ibis.duckdb.connect()
+    connection.create_table("rows", ROWS)
+    return connection
+
+
 def in_engine(made: Any) -> np.ndarray[Any, Any]:
     """The entries of an answer for every row, computed by the engine."""
     columns = {f"x{i}": column for i, column in enumerate(as_columns(made))}
-    engine = ibis.duckdb.connect()
-    engine.create_table("rows", ROWS)
-    found = engine.to_pyarrow(TABLE.select(row=ibis.row_number(), **columns))
-    engine.disconnect()
+    found = engine().to_pyarrow(TABLE.select(row=ibis.row_number(), **columns))
     return np.column_stack([found[name].to_numpy() for name in columns])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from poolrl.data.sources.log_files import LINES_AT_ONCE, LONGEST_LINE, csv_reader
 from tests.helpers.shops import Facts
-from tests.helpers.sources import seen
+from tests.helpers.sources import seen, usually_seen
 
 
 def rows_of(path: Path, content: bytes) -> list[tuple[str | None, ...]]:
@@ -26,25 +27,51 @@ def rows_of(path: Path, content: bytes) -> list[tuple[str | None, ...]]:
         return database.execute(csv_reader([str(path)])).fetchall()
 
 
+def _of_another_kind(line: str) -> str:
+    return f"{line.split(',')[0]},oops" + ",1.5" * 6
+
+
+BAD_LINES: list[Callable[[str], str]] = [
+    lambda line: '"' + line,
+    lambda line: '"a"b,' + line,
+    lambda line: "# a note",
+    lambda line: "",
+    lambda line: ",",
+    lambda line: "x," * 40,
+    lambda line: "\r",
+    _of_another_kind,
+]
+BAD_LINES_OF_CRLF: list[Callable[[str], str]] = [
+    lambda line: "\r",
+    lambda line: _of_another_kind(line) + "\r",
+    lambda line: _of_another_kind(line) + "\r\r",
+]
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("query", [None, pytest.param("FROM log", marks=pytest.mark.slow)], ids=["file", "query"])
 def test_one_line_of_a_csv_changes_no_other(tmp_path: Path, facts: Facts, query: str | None, end: str) -> None:
     """A quote that is not closed, a comment, a number of another kind, too many commas: that line, and no other."""
-    table = pq.read_table(tmp_path / "log.parquet")
-    pyarrow.csv.write_csv(table, tmp_path / "log.csv")
-    lines = (tmp_path / "log.csv").read_text().splitlines()
-    (tmp_path / "log.csv").write_bytes((end.join(lines) + end).encode())
-    whole = seen(tmp_path, facts, source="log.csv", query=query)
-    assert whole == seen(tmp_path, facts)
-    fields = lines[301].split(",")
-    odd = f"{fields[0]},oops" + ",1.5" * 6
-    usual = ('"' + lines[301], '"a"b,' + lines[301], "# a note", "", ",", "x," * 40, "\r", odd)
-    for bad in usual if end == "\n" else ("\r", odd + "\r", odd + "\r\r"):
-        (tmp_path / "log.csv").write_bytes((end.join([*lines[:301], bad, *lines[302:]]) + end).encode())
-        found = seen(tmp_path, facts, source="log.csv", query=query)
-        assert found.units in (300, 301)  # a line may name a week of its own
-        assert found.counts().sum() in (whole.counts().sum() - 2, whole.counts().sum()), bad  # one day's products
-        assert (found.counts() <= whole.counts()).all()
+    path = tmp_path / "log.csv"
+    pyarrow.csv.write_csv(pq.read_table(tmp_path / "log.parquet"), path)
+    lines = path.read_text().splitlines()
+    whole, rows = usually_seen(tmp_path, facts), rows_of(path, _of_lines(lines, end))
+    bad = BAD_LINES if end == "\n" else BAD_LINES_OF_CRLF
+    for line in bad:
+        found = rows_of(path, _of_lines([*lines[:301], line(lines[301]), *lines[302:]], end))
+        assert (found[:300], found[-599:]) == (rows[:300], rows[301:]), line(lines[301])
+    # All of them at once, each in a week of its own, and what is counted of the others.
+    spoilt = [bad[i // 9](line) if i % 9 == 1 and i // 9 < len(bad) else line for i, line in enumerate(lines)]
+    path.write_bytes(_of_lines(spoilt, end))
+    found = seen(tmp_path, facts, source="log.csv", query=query)
+    assert found.units in (300, 301)  # a line may name a week of its own
+    lost = whole.counts().sum() - found.counts().sum()
+    assert 0 < lost <= 2 * len(bad)  # one day's products for each line
+    assert (found.counts() <= whole.counts()).all()
+
+
+def _of_lines(lines: list[str], end: str) -> bytes:
+    return (end.join(lines) + end).encode()
 
 
 def read_alone(content: bytes) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from poolrl.data.sources.engine import RowError
 from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder
 from tests.helpers.shops import Facts, Run, write_config
-from tests.helpers.sources import seen
+from tests.helpers.sources import seen, usually_seen
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -49,7 +49,7 @@ def as_csv(folder: Path) -> list[bytes]:
 @pytest.mark.parametrize("place", [0, 450, 900], ids=["first", "in between", "last"])
 def test_broken_rows_are_left_out_by_themselves(tmp_path: Path, facts: Facts, place: int) -> None:
     """Also as the first ones, where a reader would look before anything is paid."""
-    expected = seen(tmp_path, facts)
+    expected = usually_seen(tmp_path, facts)
     header, *rows = as_csv(tmp_path)
     rows[place:place] = BROKEN_ROWS.values()
     (tmp_path / "log.csv").write_bytes(b"\n".join([header, *rows, b""]))
@@ -167,16 +167,10 @@ def test_no_number_is_too_large_to_be_made_whole(kind: type[LostSales], known: d
     """An engine's cast of a huge number failed, so that one row decided whether there was a release at all."""
     problem = kind(horizon=1, products=1, holding=0.1, shortage=0.4, demand_max=100.0)
     prepared = Pool(1.0).prepare(problem)
-    for action, left in ((50.0, 20.0), (1e140, -1e140), (-1e149, 3.0), (math.nan, 1.0), (math.inf, 1.0)):
-        rows = {"week": [1, 2], "day": [0, 0], "stock": [0.0, 0.0], "order": [50.0, action], "left": [20.0, left]}
-        named = {
-            "trajectory": "week",
-            "step": "day",
-            "states": ["stock"],
-            "actions": ["order"],
-            "next_states": ["left"],
-        }
-        log = Table(pa.table(rows | {"usual": [1.0, 1e-50]}), **named, **known)
-        recorder = Recorder()
-        prepared.release(log, recorder)
-        assert recorder.tables
+    actions, left = [50.0, 50.0, 1e140, -1e149, math.nan, math.inf], [20.0, 20.0, -1e140, 3.0, 1.0, 1.0]
+    rows = {"week": range(6), "day": [0] * 6, "stock": [0.0] * 6, "order": actions, "left": left}
+    named = {"trajectory": "week", "step": "day", "states": ["stock"], "actions": ["order"], "next_states": ["left"]}
+    log = Table(pa.table(rows | {"usual": [1.0, *[1e-50] * 5]}), **named, **known)
+    recorder = Recorder()
+    prepared.release(log, recorder)
+    assert recorder.tables
