@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,25 +19,35 @@ from poolrl.workflow.trades.shop_example import write_example
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured
 from tests.helpers.neighbours import Recorder, squared_change
-from tests.helpers.shops import Run
+from tests.helpers.shops import Facts, Run
 
 
 def words_of(path: Path) -> str:
     return " ".join(path.read_text().split())
 
 
-def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, Path]:
+    """The example's facts, and its folder with a release; a test that changes something restores it."""
+    folder = tmp_path_factory.mktemp("example")
+    facts = write_example(folder, seed=1)
+    fit_release(configured(folder, facts), folder / "release", new_account=True)
+    return facts, folder
+
+
+def test_the_example_is_released_and_verified(example: tuple[Facts, Path]) -> None:
     """Every paper says which logs are neighbours: ids stay, four other weeks have another scale, labels may change."""
-    file, folder = configured(tmp_path, write_example(tmp_path, seed=1)), tmp_path / "release"
-    release = fit_release(file, folder, new_account=True)
+    facts, place = example
+    file, folder = configured(place, facts), place / "release"
+    policy = Policy.load(folder / "policy.npz")
     broken = [
         check.what
         for check in verify_folder(folder / "policy.npz", folder / "certificate.json", ledger=file.ledger)
         if not check.good
     ]
     assert broken == []
-    assert release.policy.levels.shape == (2, 7, 3)
-    promoted = release.policy.levels[1] / release.policy.levels[0]
+    assert policy.levels.shape == (2, 7, 3)
+    promoted = policy.levels[1] / policy.levels[0]
     assert 1.1 < promoted.mean() < 1.9  # nature sells half as much again
     claim = Certificate.read((folder / "certificate.json").read_bytes())
     assert (claim.scaled, claim.scale_memory, claim.labels) == (True, 4, "protected")
@@ -48,15 +59,15 @@ def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
     assert "replace what happened in one trajectory; the list of trajectories, by their ids, is public" in leaflet
     assert "changes the scales of at most 4 others; 5 trajectories are paid for" in leaflet
     assert "the list of trajectories" in words_of(folder / "registry.yaml")
-    guarantee = str(Policy.load(folder / "policy.npz").guarantee)
+    guarantee = str(policy.guarantee)
     assert "neighbouring logs replace what happened in one trajectory; the list of trajectories" in guarantee
 
 
-def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
+def test_one_account_for_one_kind_of_neighbours(example: tuple[Facts, Path], tmp_path: Path) -> None:
     """A second release for weeks that may move cannot be added to one for weeks that stay: refused, nothing spent."""
-    facts = write_example(tmp_path, seed=1)
-    fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True)
-    facts["privacy"]["weeks_public"] = False
+    known, folder = example
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    facts = known | {"privacy": known["privacy"] | {"weeks_public": False}}
     with pytest.raises(ValueError, match=r"its releases compare other neighbours .*keep to weeks_public as it was"):
         fit_release(configured(tmp_path, facts), tmp_path / "second")
 
