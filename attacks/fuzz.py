@@ -6,7 +6,7 @@
 
 Coverage-guided by Atheris (libFuzzer). A finding is a case that fails without a documented refusal, reveals a value of
 the log, writes outside its folder, or takes more than 30 seconds or 4 GB. Its bytes are kept in the folder fuzz/. They
-belong into tests/corpus when the defect is fixed.
+belong into tests/recorded/hostile when the defect is fixed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-CORPUS = Path(__file__).parent.parent / "tests" / "corpus"
+CORPUS = Path(__file__).parent.parent / "tests" / "recorded" / "hostile"
 KEPT = Path("fuzz")
 # One in this many cases is random bytes. The others come from cases that reach new lines.
 BEGINNINGS = 3

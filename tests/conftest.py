@@ -31,10 +31,13 @@ gc.set_threshold(20_000, 20, 20)
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that ask for a browser, a server or a cluster are slow."""
+    """Tests that ask for a browser, a server or a cluster are slow; those that share a fixture share a worker."""
     for item in items:
         if {"browser", "server", "cluster"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+        fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+        if any(each.scope == "module" for several in fixtures for each in several):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -31,6 +31,17 @@ class Seen:
         return np.frombuffer(self.leaves, dtype=np.int64)
 
 
+_SEEN: dict[tuple[bytes, bytes], Seen] = {}
+
+
+def usually_seen(folder: Path, facts: Facts) -> Seen:
+    """The same of the log as it is, which many tests compare with: looked at once for a file and a configuration."""
+    known = (folder / facts["log"]["source"]).read_bytes(), write_config(folder, facts).read_bytes()
+    if known not in _SEEN:
+        _SEEN[known] = seen(folder, facts)
+    return _SEEN[known]
+
+
 def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     """Open the log that the facts describe, with changes to their section `log`."""
     file = load_config(write_config(folder, facts | {"log": facts["log"] | log}))

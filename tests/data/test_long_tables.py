@@ -1,0 +1,484 @@
+"""A table with one row per product is counted like one with a column per product, in one scan, under the same bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from benchmarks import long_tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl import Backlog, LostSales, Pool, Table, Trajectories, simulate_log
+from poolrl.checks import FloatArray
+from poolrl.data.cells import joint_cells
+from poolrl.data.log import Columns
+from poolrl.data.on_columns import OnOneColumn
+from poolrl.data.periods import sketch_of
+from poolrl.data.sources.opening import open_source
+from poolrl.data.trace import Recording
+from poolrl.problems.inventory import Inventory
+from tests.helpers.long_tables import (
+    BOUND,
+    DECLARED,
+    LABELLED,
+    SHOWN,
+    Rows,
+    as_table,
+    change_and_price,
+    long_by_hand,
+    long_columns,
+    melted,
+    messy_trajectory,
+    week_of,
+)
+from tests.helpers.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.tables import a_labelled_shop, a_shop, assert_same_crowds, columns
+
+
+@pytest.mark.parametrize(
+    ("kind", "gridded", "clip"),
+    [(LostSales, False, True), (LostSales, True, False), (Backlog, False, False), (Backlog, True, True)],
+)
+def test_both_forms_of_a_log_have_the_same_counts(kind: type[Inventory], gridded: bool, clip: bool) -> None:
+    """Bounds by product and a boundary by product and step; where `clip` matters, amounts are half again as large."""
+    problem, log = a_shop(kind, gridded=gridded)
+    if clip:
+        parts = {name: getattr(log, name) * 1.5 for name in ("states", "actions", "next_states")}
+        log = Trajectories(**parts)
+    wide = Table(log.to_arrow(), **columns(2), clip=clip)
+    long = Table(melted(log), **long_columns(), clip=clip)
+    long.check(problem)
+    assert long.slots == wide.slots == 500
+    expected = (log.clipped(problem) if clip else log).outcome_leaves(problem, bins=64)
+    assert expected.sum() > 500
+    for found in (wide, long):
+        np.testing.assert_array_equal(found.outcome_leaves(problem, bins=64), expected)
+    np.testing.assert_array_equal(
+        long.outcome_leaves(problem, bins=8, formula=joint_cells),
+        wide.outcome_leaves(problem, bins=8, formula=joint_cells),
+    )
+    assert_same_crowds(long, wide, problem)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_labels_scales_bounds_and_units_are_those_of_the_other_form(clip: bool) -> None:
+    """Bounds differ by store and product. Three weeks belong to a unit, of which two count."""
+    problem, log = a_labelled_shop()
+    arrays = {name: getattr(log, name) for name in ("states", "actions", "next_states", "scale", "labels")}
+    log = Trajectories(**arrays, unit=np.arange(len(log)) // 3, max_per_unit=3)
+    more: dict[str, Any] = {"labels": ["store", "promo"], "labels_public": True, "unit": "unit", "max_per_unit": 2}
+    wide = Table(log.to_arrow(), **columns(2, scale=["scale_0", "scale_1"], clip=clip, **more))
+    long = Table(melted(log), **long_columns(scale=["scale"], clip=clip, **more))
+    long.check(problem)
+    assert (long.slots, long.units) == (wide.slots, wide.units) == (200, 100)
+    expected = wide.outcome_leaves(problem, bins=16)
+    assert expected.sum() > 60
+    np.testing.assert_array_equal(long.outcome_leaves(problem, bins=16), expected)
+    np.testing.assert_array_equal(
+        long.outcome_leaves(problem, bins=8, formula=joint_cells),
+        wide.outcome_leaves(problem, bins=8, formula=joint_cells),
+    )
+    assert_same_crowds(long, wide, problem)
+    np.testing.assert_array_equal(long.label_totals(problem), wide.label_totals(problem))
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_your_own_separable_problem_is_counted_by_its_own_formulas(clip: bool) -> None:
+    """Bounds that differ for two of three products become a column; all else stays a constant."""
+    problem, rng = OrderQuantity(2, 3, 0.2, 0.4, cap=60.0), np.random.default_rng(0)
+    problem.action_high = np.array([60.0, 60.0, 30.0])
+    log = simulate_log(problem, rng.uniform(0, 100, (200, 2, 3)), rng=rng)
+    names = ("a", "b", "c")
+    long = Table(melted(log, names), **long_columns(names), clip=clip)
+    np.testing.assert_array_equal(long.outcome_leaves(problem, bins=32), log.outcome_leaves(problem, bins=32))
+
+
+@pytest.mark.parametrize("labels_public", [False, True])
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_mess_is_counted_by_the_rules_alone(tmp_path: Path, most: int, labels_public: bool) -> None:
+    """From Parquet, whose statistics pass over NaN, against a count row by row."""
+    rng = np.random.default_rng(most)
+    rows = [row for n in range(45) for row in messy_trajectory(rng, n // 3, n % 3 if n % 11 else None)]
+    leaves, totals = long_by_hand(rows, bins=4, max_per_unit=most, labels_public=labels_public)
+    assert leaves.sum() > 30
+    path = tmp_path / "log.parquet"
+    pq.write_table(as_table(rows).take(rng.permutation(len(rows))), path)
+    log = Table(ibis.read_parquet(path), **DECLARED, max_per_unit=most, labels_public=labels_public)
+    log.check(LABELLED)
+    np.testing.assert_array_equal(log.outcome_leaves(LABELLED, bins=4), leaves)
+    np.testing.assert_array_equal(log.label_totals(LABELLED), totals)
+    assert log.slots == 15 * most
+    if labels_public:  # no product of a label's slots is observed more often than there are slots
+        assert (totals[:, :, None] >= leaves.sum(axis=-1)).all()
+
+
+def hostile_pair(rng: np.random.Generator, *, labels_public: bool) -> tuple[Rows, Rows]:
+    """Rows that differ in one unit. Where labels are public, its rows and their labels stay, and its amounts do not."""
+
+    def unit(name: int) -> Rows:
+        weeks = int(rng.integers(1, 5))
+        rows = [row for week in range(weeks) for row in messy_trajectory(rng, name, week)]
+        return [*rows, {**rows[0], "step": -1}] if rows else unit(name)
+
+    common = [row for n in range(int(rng.integers(0, 3))) for row in unit(n)]
+    first = unit(9)
+    second = [dict(row) for row in first] if labels_public else unit(9)
+    if labels_public:
+        for row, other in zip(second, rng.permutation(len(second)), strict=True):
+            row |= {name: first[other][name] for name in ("state", "action", "left")}
+    return common + first, common + second
+
+
+@pytest.mark.parametrize("labels_public", [False, True], ids=["protected", "public"])
+@pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_one_unit_moves_no_more_than_was_paid_for(examples: int, labels_public: bool) -> None:
+    """Doubled rows, products and labels nobody declared, no numbers, labels that disagree, trajectories beyond c."""
+
+    @settings(max_examples=examples, deadline=None)
+    @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+    def holds(seed: int, most: int) -> None:
+        pair = hostile_pair(np.random.default_rng(seed), labels_public=labels_public)
+        change, price = change_and_price(pair, most=most, labels_public=labels_public)
+        assert change <= price == 2 * 2 * 2 * 3 * most**2  # 2 H k L c²
+
+    holds()
+
+
+def test_the_sensitivity_of_a_long_table_is_attained() -> None:
+    """Two weeks that sell nothing against two that sell out, and a third that has no slot."""
+    pair = tuple([row for name in (0, 1, 2) for row in week_of(name, left)] for left in (0.0, BOUND))
+    assert change_and_price(pair, most=2, labels_public=False) == (96, 96)  # 2 H k L c²
+
+
+def test_a_double_row_hides_one_product_of_one_week_only() -> None:
+    rows = [*week_of(0, 2.0), *week_of(1, 2.0), week_of(1, 3.0)[1]]
+    log = Table(as_table(rows), **DECLARED, max_per_unit=2)
+    assert log.outcome_leaves(LABELLED, bins=2).sum(axis=(0, 3)).tolist() == [[2, 1], [2, 1]]
+    lives = log.lives(2).to_pyarrow().to_pylist()
+    assert sorted((life["trajectory"], life["coordinate"], life["count"], life["repeated"]) for life in lives) == [
+        (0, 0, 2, False),
+        (0, 1, 2, False),
+        (1, 0, 2, False),
+        (1, 1, 3, True),
+    ]
+    assert log.dropped(2).to_pyarrow().to_pylist() == [{"unit": 0, "trajectory": 1, "coordinate": 1}]
+
+
+def test_labels_of_a_step_that_disagree() -> None:
+    """Milk is on offer on day 0, bread is not. Each counts by its own label, but a public total needs one label."""
+    rows = week_of(0, 2.0)
+    rows[1]["promo"] = "yes"
+    protected, public = (Table(as_table(rows), **DECLARED, labels_public=known) for known in (False, True))
+    by_label = protected.outcome_leaves(LABELLED, bins=2).sum(axis=-1)
+    assert by_label.tolist() == [[[1, 0], [1, 1]], [[0, 1], [0, 0]]]
+    assert public.outcome_leaves(LABELLED, bins=2).sum(axis=-1).tolist() == [[[0, 0], [1, 1]], [[0, 0], [0, 0]]]
+    assert public.label_totals(LABELLED).tolist() == [[0, 1], [0, 0]]
+    rows[1]["promo"] = None  # nobody noted it: the row is unobserved, and the others agree
+    public = Table(as_table(rows), **DECLARED, labels_public=True)
+    assert public.outcome_leaves(LABELLED, bins=2).sum(axis=-1).tolist() == [[[1, 0], [1, 1]], [[0, 0], [0, 0]]]
+    assert public.label_totals(LABELLED).tolist() == [[1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "counted"),
+    [
+        (["7", "07", "x", None], ["7", "x"], [1, 1]),  # text is compared as text
+        (["7", "07", "x", None], [8, 7], [0, 2]),  # ... and read as a number where numbers were declared
+        ([7, 8, 9, None], ["7", "9"], [1, 1]),
+        ([7.0, 7.5, np.nan, -0.0], [0, 7.5], [1, 1]),
+        ([7.0, 7.5, np.nan, 0.0], [-0.0, 7.5], [1, 1]),
+        ([True, False, None, True], [1, 0], [2, 1]),
+        ([None, None, None, None], ["7", "8"], [0, 0]),
+    ],
+)
+def test_products_are_compared_like_labels(values: list[Any], declared: list[Any], counted: list[int]) -> None:
+    """Each row is a week of its own; equal rows for two spellings of one number are two weeks."""
+    problem = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=BOUND)
+    table = pa.table(
+        {"trajectory": range(4), "step": [0] * 4, "product": values, "state": [0] * 4, "action": [5] * 4}
+        | {"left": [1.0] * 4}
+    )
+    log = Table(table, **long_columns(declared))
+    assert log.coordinates == tuple(declared)
+    assert log.outcome_leaves(problem, bins=2).sum(axis=(0, 2)).tolist() == counted
+    assert log.slots == 4  # rows of other products still name their weeks
+
+
+def test_two_spellings_of_a_product_are_one_product() -> None:
+    problem = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=BOUND)
+    rows = {"trajectory": [0, 0], "step": [0, 0], "product": ["7", "7.0"], "state": [0, 0], "action": [5, 5]}
+    log = Table(pa.table(rows | {"left": [1, 1]}), **long_columns([7, 8]))
+    assert log.outcome_leaves(problem, bins=2).sum() == 0
+
+
+def test_a_column_that_has_the_name_of_ours_is_not_taken_for_it() -> None:
+    """In both forms, where bounds differ by store and product."""
+    problem, log = a_labelled_shop(60)
+    labels = {"labels": ["store", "promo"]}
+    for table, named in (
+        (melted(log), long_columns(scale=["scale"], **labels)),
+        (log.to_arrow(), columns(2, scale=["scale_0", "scale_1"], **labels)),
+    ):
+        spoilt = table.append_column("poolrl_coordinate", pa.array([99] * len(table)))
+        found = [Table(each, **named).outcome_leaves(problem, bins=8) for each in (table, spoilt)]
+        np.testing.assert_array_equal(*found)
+        assert found[0].sum() > 5
+
+
+def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
+    schema = dict.fromkeys(("state", "action", "left", "scale"), "float64")
+    rows = ibis.table({"trajectory": "string", "step": "int64", "product": "string", **schema}, name="log")
+    sizes = []
+    for products in (50, 500):
+        bounds = np.linspace(5.0, 9.0, products)
+        share = np.linspace(0.5, 1.0, products)
+        problem = LostSales(
+            horizon=3, products=products, holding=1, shortage=1, demand_max=bounds, boundary=[share, share, share / 2]
+        )
+        names = [f"p{i}" for i in range(products)]
+        for scale in ([], ["scale"]):
+            log = Table(rows, **long_columns(names, scale=scale))
+            sizes.append(len(ibis.to_sql(log.outcome_expression(problem, bins=16), dialect="duckdb")))
+    assert sizes[:2] == sizes[2:]
+
+
+def test_the_forms_that_are_timed_have_the_same_counts(tmp_path: Path) -> None:
+    paths = {
+        form: tmp_path / f"{name}.parquet" for form, name in ((long_tables.LONG, "long"), (long_tables.WIDE, "wide"))
+    }
+    long_tables.make_long(paths[long_tables.LONG], 3, 4)
+    long_tables.make_wide(paths[long_tables.WIDE], paths[long_tables.LONG], 3)
+    found = {long_tables.count(form, str(path), 3, 4, False)[2] for form, path in paths.items()}
+    assert len(found) == 1
+
+
+def test_long_tables_are_translated_for_engines_that_are_not_here() -> None:
+    problem, _ = a_labelled_shop(4)
+    schema = dict.fromkeys(("state", "action", "left", "scale", "store"), "float64")
+    texts = dict.fromkeys(("trajectory", "unit", "product", "promo"), "string")
+    rows = ibis.table({"step": "int64", **texts, **schema}, name="log")
+    more = {"unit": "unit", "max_per_unit": 3, "scale": ["scale"], "labels": ["store", "promo"], "labels_public": True}
+    expression = Table(rows, **long_columns(**more)).outcome_expression(problem, bins=16)
+    for engine in ("bigquery", "snowflake", "databricks", "trino", "postgres"):
+        assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
+
+
+def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a ledger recognises its rows; a declared product of several has the marks of this product."""
+    _, log = a_shop(LostSales, gridded=True, trajectories=60)
+    wide, long = Table(log.to_arrow(), **columns(2)), Table(melted(log), **long_columns())
+    assert sketch_of(long) == sketch_of(wide)
+    one, other = (set(sketch_of(Table(melted(log), **long_columns(SHOWN[i : i + 1])))[1]) for i in (0, 1))
+    assert one | other == set(sketch_of(wide)[1])
+    assert len(one) == len(other) == 60
+    monkeypatch.setattr("poolrl.data.periods.LOOKED_AT", 30)  # of 120 marks, at random
+    assert sketch_of(long) == sketch_of(wide)
+    assert 10 < len(sketch_of(long)[1]) < 60
+
+
+def test_a_long_file_is_read_like_others(tmp_path: Path) -> None:
+    """A product's number may have zeros in front, and a CSV file has text alone."""
+    problem, log = a_shop(LostSales, gridded=True, trajectories=40)
+    names = ("007", "08")
+    table = melted(log, names)
+    lines = [",".join(table.column_names), *(",".join(map(str, row.values())) for row in table.to_pylist())]
+    (tmp_path / "log.csv").write_text("\n".join([*lines, "41,0,7,1,1,1", "5,,,,,", "6,0,,1,1,1"]) + "\n")
+    given = long_columns(names)
+    coordinates = given.pop("coordinates")
+    with open_source(str(tmp_path / "log.csv"), Columns(**given)) as opened:
+        found = Table(opened.rows, **given, coordinates=coordinates)
+        np.testing.assert_array_equal(found.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
+        assert found.slots == 41
+
+
+def test_a_fit_of_a_long_table_is_that_of_the_arrays() -> None:
+    problem, log = a_shop(LostSales, gridded=True)
+    mine, theirs = (Pool(np.inf).fit(problem, each) for each in (Table(melted(log), **long_columns()), log))
+    np.testing.assert_array_equal(mine.levels, theirs.levels)
+
+
+def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
+    problem, log = a_shop(LostSales, gridded=True, trajectories=4)
+    table, given = melted(log), long_columns()
+    long = Table(table, **given)
+    assert (long.has_coordinates, long.coordinates, repr(long)) == (True, SHOWN, "Table(sensitive)")
+    assert not Table(log.to_arrow(), **columns(2)).has_coordinates
+    assert Table(log.to_arrow(), **columns(2)).coordinates == ()
+    once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
+    assert once is not long
+    assert once.placed() is once  # a second join would double nothing, but cost as much as the first
+    assert wide.placed() is wide
+    with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
+        Pool.published(1.0, 3).fit(problem, long)
+    with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is another kind"):
+        Table(table, **long_columns(SHOWN[:1])).check(PostedPrice(3))
+    with pytest.raises(ValueError, match="coordinates must be 2, got 1"):
+        Table(table, **long_columns(SHOWN[:1])).check(problem)
+    with pytest.raises(ValueError, match="coordinates needs coordinate"):
+        Table(log.to_arrow(), **columns(2), coordinates=SHOWN)
+    for wrong in ((), "bread"):
+        with pytest.raises(ValueError, match=r"^coordinates must have values, all numbers or all text"):
+            Table(table, **given | {"coordinates": wrong})
+    with pytest.raises(ValueError, match=r"^coordinates must not have a value twice"):
+        Table(table, **given | {"coordinates": ["bread", "Bread "]})
+    with pytest.raises(ValueError, match="coordinate must hold text, as declared, but its column has type float64"):
+        Table(table.drop("product").append_column("product", pa.array([0.5] * len(table))), **given)
+    with pytest.raises(ValueError, match="coordinate must hold numbers, as declared, but its column has type date"):
+        Table(
+            table.drop("product").append_column("product", pa.array([None] * len(table), pa.date32())),
+            **given | {"coordinates": [1, 2]},
+        )
+    with pytest.raises(ValueError, match="one column 'produce'"):
+        Table(table, **given | {"coordinate": "produce"})
+    with pytest.raises(ValueError, match="with coordinate, actions must name one column"):
+        Table(table, **given | {"actions": ["action", "left"]})
+    with pytest.raises(ValueError, match="with coordinate, scale must name one column"):
+        Columns("week", "day", ("s",), ("a",), ("n",), coordinate="product", scale=("e", "f"))
+    with pytest.raises(ValueError, match=r"column 'product' cannot be both coordinate and label 'what'"):
+        Table(table, **given, labels={"what": "product"})
+    del given["coordinates"]
+    with pytest.raises(ValueError, match="one row per coordinate is counted by Table"):
+        Trajectories.from_table(table, **given)
+
+
+class Together(LostSales):
+    """A shelf whose products share room: not separable, whatever the class says."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action - next_state[..., :1], next_state <= 0
+
+
+class Reversed(LostSales):
+    """Each product shows what the other one does."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action - next_state[..., ::-1], next_state <= 0
+
+
+class First(LostSales):
+    """All depends on the first product."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action - next_state[0], next_state <= 0
+
+
+class Summed(LostSales):
+    """A product shows what is left of all."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action, np.any(next_state <= 0, axis=-1)
+
+
+class Stacked(LostSales):
+    """Bounds that are not one per product."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action - next_state * np.array([1.0, 2.0, 3.0]), next_state <= 0
+
+
+class Longer(LostSales):
+    """Two vectors of different lengths."""
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+        return action - np.concatenate([next_state, np.ones(2)], axis=-1), next_state <= 0
+
+
+REFUSED = "(cannot run inside an engine .*Trajectories|must treat each row by itself)"
+
+
+@pytest.mark.parametrize("kind", [Together, Reversed, First, Summed, Stacked, Longer])
+def test_a_formula_that_mixes_coordinates_is_refused_in_words(kind: type[LostSales]) -> None:
+    _, log = a_shop(LostSales, gridded=True, trajectories=4)
+    problem = kind(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
+    with pytest.raises(ValueError, match=f"formulas of {kind.__name__} {REFUSED}"):
+        Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
+
+
+def test_public_numbers_are_constants_unless_they_differ() -> None:
+    """A vector for all coordinates takes what NumPy's functions take of a vector of numbers."""
+    rows = ibis.memtable(pa.table({"x": [1.0, -2.0, 3.0], "place": [0, 1, 2]}))
+    same, high, whole, held = np.ones(3), np.array([0.1, 5.0, 2.0]), np.array([1, 2, 3]), np.array([True, False, True])
+
+    def formula(x: Any) -> Any:
+        pair = np.concatenate([np.clip(x * same, -1.0, high), x + whole, 0 * x], -1)
+        chosen = np.where(held, pair[..., :3], pair[..., 3:6] + 10.0)
+        return np.broadcast_to(chosen - pair[..., 6:] + np.ones(1), (3,)).astype(np.float64)
+
+    recording = Recording(formula, [(3,)])
+    one = OnOneColumn(3, [recording])
+    assert one.facts == {
+        "poolrl_fact_0": [0.1, 5.0, 2.0],
+        "poolrl_fact_1": [1.0, 2.0, 3.0],
+        "poolrl_fact_2": [1.0, 0.0, 1.0],
+    }
+    table = ibis.memtable(pa.table({"at": [0, 1, 2], **one.facts}))
+    joined = rows.inner_join(table, rows.place == table["at"])
+    one.read_from(joined)
+    ((column,),) = one(recording, [joined.x])
+    answers = dict(joined.select(joined.place, found=column).to_pyarrow().to_pandas().to_numpy().tolist())
+    x = np.array([1.0, -2.0, 3.0])
+    assert [answers[place] for place in range(3)] == [formula(np.full(3, x[i]))[i] for i in range(3)]
+    ((cast,),) = one(Recording(lambda x: x.astype(np.int64), [(3,)]), [joined.x])
+    assert not cast.type().is_floating()
+    ((condition,),) = one(Recording(lambda x: np.where(held, x, x) > 0, [(3,)]), [joined.x])
+    assert condition.type().is_boolean()
+
+
+def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
+    row = ibis.table({"x": "float64"}, name="rows")
+    refused: list[tuple[str, Any]] = [
+        ("cbrt", np.cbrt),
+        ("outer|more than", lambda x: np.add.outer(x, x)),
+        ("add", lambda x: np.add(x, 1.0, dtype=np.float64)),
+        ("picks out a coordinate", lambda x: np.broadcast_to(x, (2, 3))),
+        ("sort", np.sort),
+        ("x\\[..., i\\]", lambda x: x[0]),
+        ("picks out a coordinate", lambda x: x[..., 0]),
+        ("picks out a coordinate", lambda x: x[..., None, :]),
+        ("picks out coordinates", lambda x: x[..., ::2]),
+        ("picks out coordinates", lambda x: x[..., 1:]),
+        ("picks out coordinates", lambda x: x[..., :2]),
+        ("picks out a coordinate", lambda x: np.where(np.ones((3, 3)), x, x)),
+        ("joins rows", lambda x: np.concatenate([x, np.ones((3, 3))])),
+    ]
+    for words, formula in refused:
+        with pytest.raises(TypeError, match=words):
+            OnOneColumn(3, [])(Recording(formula, [(3,)]), [row.x])
+    for lengths in (lambda x: x + np.ones(2), lambda x: x + np.concatenate([x, x], axis=-1)):
+        with pytest.raises(ValueError, match="broadcast"):
+            Recording(lengths, [(3,)])
+    (alone,) = OnOneColumn(1, [])(Recording(lambda x: np.concatenate([x, x + 1], axis=-1), [(1,)]), [row.x])
+    assert alone.shape == (2,)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_every_product_has_its_own_bounds(scaled: bool) -> None:
+    """Without clipping. The first product goes up to 10 and the second to 7, or to as many times the scale.
+
+    An amount beyond its bound hides the row, whichever product's bound that is. A multiple may exceed its bound.
+    """
+    problem = LostSales(horizon=1, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0])
+    amounts = np.array([[9.0, 6.0], [9.0, 8.0], [11.0, 6.0], [11.0, 8.0]])[:, None]
+    scale = {"scale": np.full_like(amounts, 0.5)} if scaled else {}
+    log = Trajectories(states=0 * amounts, actions=amounts, next_states=amounts / 2, **scale)
+    found = Table(melted(log), **long_columns(**({"scale": ["scale"]} if scaled else {})))
+    by_product = found.outcome_leaves(problem, bins=4).sum(axis=(0, 2))
+    wide = Table(log.to_arrow(), **columns(2, **({"scale": ["scale_0", "scale_1"]} if scaled else {})))
+    np.testing.assert_array_equal(found.outcome_leaves(problem, bins=4), wide.outcome_leaves(problem, bins=4))
+    assert by_product.tolist() == ([4, 4] if scaled else [2, 2])
+
+
+def test_a_stock_beyond_the_bound_of_its_own_product_is_not_counted() -> None:
+    """80 on the shelf are possible for the first product and not for the second, whichever is sold and ordered."""
+    problem = OrderQuantity(1, 2, 0.2, 0.4, cap=60.0)
+    problem.state_high = np.array([160.0, 50.0])
+    stock = np.array([[80.0, 40.0], [40.0, 80.0], [80.0, 80.0]])[:, None]
+    log = Trajectories(states=stock, actions=np.full_like(stock, 5.0), next_states=stock - 30.0)
+    found = Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
+    assert found.sum(axis=(0, 2)).tolist() == [3, 1]

@@ -1,0 +1,103 @@
+"""Kaggle's train.csv: the real one where it is at hand, else a file of the same schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrl.paper import rossmann
+from poolrl.paper.figures import weekly_cycle
+from tests.helpers.train_csv import HEADER, write_train_csv
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "rossmann" / "train.csv.gz"
+
+
+@pytest.fixture
+def train_csv(tmp_path: Path) -> Path:
+    return REAL if REAL.exists() else write_train_csv(tmp_path / "train.csv.gz", days=942)
+
+
+def test_weeks_run_from_monday_to_sunday(tmp_path: Path) -> None:
+    data = rossmann.read(write_train_csv(tmp_path / "train.csv"), stores=(1, 3))
+    assert data.weeks.shape == (13, 7, 2)  # 2013-01-07 .. 2013-04-07; days 0-5 and 97-99 are not whole weeks
+    assert (data.weeks[:, 6] == 0).all()  # Sunday
+    assert data.weeks[0, 0].tolist() == [1000 + 100 + 6, 3000 + 100 + 6]  # Monday 2013-01-07 is day 6
+    assert data.weeks[12, 5, 0] == 1000 + 600 + 6 + 12 * 7 + 5
+    train, test = data.halves(1, 1500.0)
+    assert (train.shape, test.shape) == ((6, 7, 1), (7, 7, 1))
+    assert train.max() <= 1500
+    assert (test == np.minimum(data.weeks[6:, :, :1], 1500)).all()
+
+
+def test_plain_and_packed_are_the_same(tmp_path: Path) -> None:
+    plain, packed = (rossmann.read(write_train_csv(tmp_path / name)) for name in ("train.csv", "train.csv.gz"))
+    assert (plain.weeks == packed.weeks).all()
+    assert plain.md5 == packed.md5
+    assert not plain.is_kaggles
+
+
+def test_store_1_has_133_weeks_with_a_weekly_cycle(train_csv: Path) -> None:
+    data = rossmann.read(train_csv)
+    assert data.weeks.shape == (133, 7, 8)
+    assert data.is_kaggles == (train_csv == REAL)
+    train, test = data.halves(1, rossmann.BOUND)
+    assert (len(train), len(test)) == (66, 67)
+    (lines, *_) = weekly_cycle(data).axes[0].collections
+    found = {int(x): y for (x, _), (_, y) in lines.get_segments()}
+    assert found[0] == pytest.approx(1)
+    assert max(found[lag] for lag in range(1, 7)) < found[7] > 0.3
+    assert max(found[lag] for lag in range(8, 14)) < found[14]
+
+
+def test_where_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(rossmann.PATH_VARIABLE, raising=False)
+    assert rossmann.find(None) is None
+    file = write_train_csv(tmp_path / "train.csv", days=30)
+    assert rossmann.find(file) == file
+    monkeypatch.setenv(rossmann.PATH_VARIABLE, str(file))
+    assert rossmann.find(None) == file
+    monkeypatch.setenv(rossmann.PATH_VARIABLE, str(tmp_path / "gone.csv"))
+    with pytest.raises(ValueError, match=r"POOLRL_ROSSMANN names .*gone\.csv, which is not a file"):
+        rossmann.find(None)
+    with pytest.raises(ValueError, match=r"--rossmann names .*nowhere\.csv, which is not a file"):
+        rossmann.find(tmp_path / "nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: write_train_csv(p, header=HEADER.replace("Sales", "Turnover")), "columns Store, Date and Sales"),
+        (lambda p: write_train_csv(p, drop=40), "days of store 2 that are missing or double"),
+        (lambda p: write_train_csv(p, stores=1), "no rows of store 2"),
+        (lambda p: write_train_csv(p, days=20), "fewer than four whole weeks"),
+        (lambda p: p.write_bytes(b"\x00\x01\x02") and p, "does not read as Kaggle's train.csv"),
+        (lambda p: p.write_text("") or p, "does not read as Kaggle's train.csv"),
+        (lambda p: p.write_text(write_train_csv(p).read_text().replace(",1,1,", ",oops,1,", 1)) and p, None),
+    ],
+)
+def test_bad_files(tmp_path: Path, make, message: str | None) -> None:
+    path = make(tmp_path / "train.csv")
+    if message is None:  # a column that is not read may hold anything
+        assert rossmann.read(path).weeks.shape[1:] == (7, 8)
+        return
+    with pytest.raises(ValueError, match=message):
+        rossmann.read(path)
+
+
+def test_a_truncated_gz_is_refused(tmp_path: Path) -> None:
+    whole = write_train_csv(tmp_path / "whole.csv.gz")
+    broken = tmp_path / "train.csv.gz"
+    broken.write_bytes(whole.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="does not read as Kaggle's train"):
+        rossmann.read(broken)
+    for place in range(100, 1000, 60):  # damaged in the middle
+        bytes_ = bytearray(whole.read_bytes())
+        bytes_[place : place + 3] = b"\xff\x00\xff"
+        broken.write_bytes(bytes(bytes_))
+        with pytest.raises(ValueError, match=r"does not read as Kaggle's train|has days|has no rows|has sales"):
+            rossmann.read(broken)
+    broken.write_bytes(b"plain,text\n1,2\n")
+    with pytest.raises(ValueError, match="does not read as Kaggle's train"):
+        rossmann.read(broken)

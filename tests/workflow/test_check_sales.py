@@ -1,0 +1,289 @@
+"""`poolrl check` of a sales export: nothing is lost in silence, and every line names its fix."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from poolrl.data.counts import count_outcomes
+from poolrl.workflow.check import look_at, share_of
+from poolrl.workflow.open_log import open_log
+from tests.helpers.commands import CommandLine
+from tests.helpers.exports import ROLES, Row, configured, export_facts, write_export
+from tests.helpers.shops import Facts
+
+WEEKS, DAYS = 8, 2
+
+
+def good_rows(shops: Sequence[str] = ("1", "2")) -> list[list[str]]:
+    """Two shops, eight weeks of two days, two products; nothing is wrong with any of it."""
+    rng, monday, rows = np.random.default_rng(4), datetime.date(2025, 3, 3), []
+    for shop in shops:
+        for day in range(7 * WEEKS):
+            if day % 7 < DAYS:
+                for product in ("bread", "milk"):
+                    level, demand = int(rng.integers(4, 15)), int(rng.integers(0, 12))
+                    sold, date = min(level, demand), str(monday + datetime.timedelta(day))
+                    rows.append([shop, date, product, "0", str(level), str(sold), str(sold == level).lower()])
+    return rows
+
+
+def findings(
+    folder: Path, rows: Sequence[Row], facts: Facts | None = None, header: Row = ROLES
+) -> dict[str, tuple[str, str]]:
+    write_export(folder, rows, header)
+    found = look_at(configured(folder, facts or export_facts()))
+    lines = {each.what: (each.stands, each.seen) for each in found}
+    assert len(lines) == len(found)
+    return lines
+
+
+def changed(rows: list[list[str]], role: str, value: str, where: range) -> list[list[str]]:
+    place = ROLES.index(role)
+    return [[*row[:place], value, *row[place + 1 :]] if i in where else row for i, row in enumerate(rows)]
+
+
+def test_a_good_export(tmp_path: Path) -> None:
+    seen = findings(tmp_path, good_rows())
+    # All is well, but for what would be too late to know after a fit.
+    stands, says = seen.pop("next month")
+    assert stands == "note"
+    assert "'poolrl update' cannot add later weeks" in says
+    assert {stands for stands, _ in seen.values()} == {"good"}
+    facts = export_facts()
+    facts["period"] = {"column": "monday", "first": "2000-01-03", "before": "2100-01-04"}
+    assert "next month" not in findings(tmp_path, good_rows(), facts)
+    assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
+    assert seen["used by a fit"] == ("good", "100% of all days and products of these weeks")
+
+
+@pytest.mark.parametrize(
+    ("header", "hint"),
+    [
+        (["shop", "date", "product", "opening", "deliverys", "sales", "stock_out"], "did you mean 'deliverys'?"),
+        ([";".join(ROLES)], "is there a header line, with ',' between names?"),
+    ],
+)
+def test_a_header_without_a_column_of_the_file(tmp_path: Path, header: list[str], hint: str) -> None:
+    """Another name, or another delimiter. What the header has is not repeated: it may be a row."""
+    rows = good_rows() if len(header) > 1 else [[";".join(row)] for row in good_rows()]
+    stands, seen = findings(tmp_path, rows, header=header)["table"]
+    column = "delivery" if len(header) > 1 else "shop"
+    assert (stands, seen) == ("bad", f"the table must have one column '{column}' ({hint})")
+
+
+def test_yes_and_no_that_are_swapped(tmp_path: Path) -> None:
+    """Every word is known. Flag and numbers disagree."""
+    facts = export_facts(yes=["false"], no=["true"])
+    stands, seen = findings(tmp_path, good_rows(), facts)["empty or not"]
+    assert stands == "bad"
+    assert seen.startswith("stock_out says yes in ")
+    assert "of which 100% have stock left, and no in 100% of " in seen
+    # Shelves that count as empty although the books have stock are usual; then sold-out shelves are empty too.
+    rows = [[*row[:-1], "true"] for row in good_rows()]
+    assert "empty or not" not in findings(tmp_path, rows)
+
+
+def test_a_product_of_which_nothing_can_be_used(tmp_path: Path) -> None:
+    """A third of the log would only be a note."""
+    misspelt = export_facts(["bread", "milk", "salat"])
+    stands, seen = findings(tmp_path, good_rows(), misspelt)["products"]
+    assert stands == "bad"
+    assert seen.startswith("no row can be used of: salat; is the name spelt as in the export")
+    number = ROLES.index("sales")
+    rows = [[*row[:number], f"{row[number]},5", *row[number + 1 :]] if "milk" in row else row for row in good_rows()]
+    assert findings(tmp_path, rows)["products"][1].startswith("no row can be used of: milk; ")
+    rows = [row for i, row in enumerate(good_rows()) if "milk" not in row or i < 16]
+    assert findings(tmp_path, rows)["products"] == ("note", "less than 50% of the days can be used of: milk")
+
+
+def test_spellings_of_shops_are_told(tmp_path: Path) -> None:
+    seen = findings(tmp_path, good_rows(["7", "007", "B ", "b"]))
+    assert seen["shops"][0] == "note"
+    # Blanks at the end are no spelling of their own in a file.
+    assert seen["shops"][1].startswith("2, in 4 spellings: ")
+    assert findings(tmp_path, good_rows())["shops"] == ("good", "2")
+
+
+def test_an_export_in_a_database_is_looked_at_too(tmp_path: Path) -> None:
+    facts, source = export_facts(table="my export"), write_export(tmp_path, good_rows())
+    facts["log"]["source"] = "shop.duckdb"
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as database:
+        database.execute(f"CREATE TABLE \"my export\" AS FROM read_csv('{source}', all_varchar = true)")
+        database.execute("CREATE MACRO isodow(day) AS 7")
+    seen = {each.what: (each.stands, each.seen) for each in look_at(configured(tmp_path, facts))}
+    assert seen["rows"] == ("good", "64 in the export")
+    assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
+
+
+def test_what_incomplete_weeks_lack(tmp_path: Path) -> None:
+    """Everything at once, counted by hand: 64 days and products in 16 weeks."""
+    rows = good_rows()
+    rows[0][ROLES.index("stock_out")] = "vielleicht"
+    rows[1][ROLES.index("opening")] = "1,5"
+    rows[6][ROLES.index("delivery")] = "500"  # beyond demand_max
+    rows[7][ROLES.index("sales")] = "1000"  # more than was there, and it is not said to have run out
+    rows[7][ROLES.index("stock_out")] = "false"
+    rows[8][ROLES.index("date")] = "03/17/2025"
+    rows[12][ROLES.index("product")] = "beer"
+    rows[16][ROLES.index("shop")] = ""
+    rows = [*rows[:20], *rows[21:], rows[30]]  # a row less, and another one twice
+    seen = findings(tmp_path, rows)
+    assert seen["rows"] == ("good", "64 in the export")
+    assert seen["weeks of shops"] == ("good", "16 found: 9 complete, 7 incomplete")
+    for what, text in (
+        ("double rows", "1 of 64 days and products (1.6%), in 1 week, stand more than once"),
+        ("missing rows", "4 of 64 days and products (6.2%), in 4 weeks, have no row"),
+        ("demand_max", "1 of 64 days and products (1.6%), in 1 week, lie beyond demand_max"),
+        ("numbers", "1 of 64 days and products (1.6%), in 1 week, do not fit (more sold than was there"),
+        ("column date", "1 of 64 rows (1.6%) have no date of the form 2025-12-31 and belong to no week; see [sales]"),
+        ("column shop", "1 of 64 rows (1.6%) name no shop and belong to no week"),
+        ("column product", "1 of 64 rows (1.6%) name a product that [problem] products does not"),
+        ("column stock_out", "1 of 64 rows (1.6%) hold none of the words 'true'"),
+        ("unreadable stock_out", "1 of 64 days and products (1.6%), in 1 week, cannot be read in column stock_out"),
+        ("used by a fit", "85.9% of all days and products"),
+    ):
+        assert seen[what][0] == "note"
+        assert seen[what][1].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("role", "value", "fix"),
+    [
+        (
+            "stock_out",
+            "ja",
+            "hold none of the words 'true', 'yes', '1', 'false', 'no', '0' (stock_out); they are unobs",
+        ),
+        ("date", "31.12.2025", "have no date of the form 2025-12-31 and belong to no week; see [sales] date_format"),
+        ("sales", "3,5", "hold no number (sales; decimal is '.'); they are unobserved; see [sales] decimal"),
+        ("shop", "", "name no shop and belong to no week"),
+    ],
+)
+def test_a_column_that_is_mostly_unreadable_fails(
+    tmp_path: Path, command_line: CommandLine, role: str, value: str, fix: str
+) -> None:
+    """Most of a column in another spelling: bad, with exit code 1."""
+    write_export(tmp_path, changed(good_rows(), role, value, range(40)))
+    config = configured(tmp_path, export_facts()).path
+    answer = command_line("check", "--config", config, "--json")
+    assert answer.code == 1
+    found = {(each["what"], each["stands"]): each["seen"] for each in json.loads(answer.out)["findings"]}
+    assert fix in found[f"column {role}", "bad"]
+
+
+def test_a_column_that_is_unreadable_for_less_than_half_is_noted(tmp_path: Path) -> None:
+    rows = good_rows()
+    for role, value in (("stock_out", "ja"), ("date", "31.12.2025"), ("sales", "3,5"), ("shop", "")):
+        rows = changed(rows, role, value, range(12))
+    seen = findings(tmp_path, rows)
+    assert "bad" not in {stands for stands, _ in seen.values()}
+    assert {f"column {role}" for role in ("stock_out", "date", "sales", "shop")} <= {*seen}
+
+
+def test_an_export_may_have_more_products_and_days_than_are_planned(tmp_path: Path) -> None:
+    """Most rows of another product are a note, all of them are bad. Days without a step, or without a row: a note."""
+    rows = good_rows()
+    assert findings(tmp_path, changed(rows, "product", "Brot", range(60)))["column product"][0] == "note"
+    assert findings(tmp_path, changed(rows, "product", "Brot", range(64)))["column product"][0] == "bad"
+    seen = findings(tmp_path, rows, export_facts(days=1))
+    assert seen["days of date"][0] == "note"
+    assert seen["days of date"][1].startswith("32 of 64 rows (50.0%) lie on days that [sales] closed names (Tue, Wed")
+    seen = findings(tmp_path, rows, export_facts(days=3))
+    assert seen["days"] == ("note", 'no row lies on Wed; if no shop opens then: closed = ["Wed"]')
+
+
+def test_lines_that_do_not_fit_the_header_are_counted(tmp_path: Path) -> None:
+    """Another delimiter, and letters that are no UTF-8: neither is silent."""
+    rows = good_rows()
+    write_export(tmp_path, rows, delimiter=";")
+    facts = export_facts()
+    assert look_at(configured(tmp_path, facts))[-1].stands == "bad"  # the header has one name only
+    write_export(tmp_path, rows)
+    text = (tmp_path / "sales.csv").read_text().splitlines()
+    lines = [line if i % 3 else line.replace(",", ";") for i, line in enumerate(text, 1)]
+    (tmp_path / "sales.csv").write_bytes(("\n".join(lines) + "\n\n").encode() + "9,ä\n".encode("latin-1"))
+    seen = {each.what: each for each in look_at(configured(tmp_path, facts))}
+    assert seen["lines"].stands == "note"
+    assert seen["lines"].seen.startswith("22 of 65 lines were left out: another number of fields than the header")
+    assert seen["rows"].seen == "43 in the export"
+
+
+def test_labels_and_scales_that_are_missing(tmp_path: Path) -> None:
+    """Four of 64 rows have a promotion that nobody declared; the first two weeks of either shop have no scale."""
+    rows = [[*row, "yes" if i < 60 else "perhaps"] for i, row in enumerate(good_rows())]
+    facts = export_facts(scale="same weekday, last 4 weeks")
+    facts["problem"] |= {"labels": {"promotion": ["no", "yes"]}, "demand_max": 5.0}
+    seen = findings(tmp_path, rows, facts, (*ROLES, "promotion"))
+    assert seen["label promotion"][1].startswith("4 of 64 days and products (6.2%), in 1 week, have a value in column")
+    assert seen["no scale"][1].startswith("16 of 64 days and products (25.0%), in 4 weeks, have no scale")
+    assert seen["used by a fit"] == ("note", "68.8% of all days and products of these weeks")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"scale": "same weekday, last 2 weeks"}, {"clip": True}, {"boundary": 0.5}, {"clip": True, "boundary": 0.5}],
+    ids=str,
+)
+def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path, more: dict[str, Any]) -> None:
+    """Fields of all kinds in any place: check and the counts that a fit releases agree on what is observed."""
+    rng = np.random.default_rng(0)
+    odd = {
+        "opening": ["3", "-1", "40"],
+        "delivery": ["x", "-4", "90"],
+        "sales": ["7", "nan", "-2"],
+        "stock_out": ["true", ""],
+    }
+    rows = good_rows([str(shop) for shop in range(6)])
+    for row in rows:
+        for role, values in odd.items():
+            if rng.random() < 0.15:
+                row[ROLES.index(role)] = str(rng.choice(values))
+    facts = export_facts(**{name: value for name, value in more.items() if name == "scale"})
+    facts["log"] |= {name: value for name, value in more.items() if name == "clip"}
+    facts["problem"] |= {name: value for name, value in more.items() if name == "boundary"}
+    facts["problem"]["demand_max"] = 3.0 if "scale" in more else 20.0
+    seen = findings(tmp_path, rows, facts)
+    file = configured(tmp_path, facts)
+    with open_log(file) as log:
+        observed = int(count_outcomes(log, file.config.problem.posed, level_sizes=(2,)).levels[0].sum())
+        cells = log.units * DAYS * 2
+    assert 0 < observed < cells
+    assert seen["used by a fit"][1].startswith(f"{share_of(observed, cells)} of all")
+
+
+def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, command_line: CommandLine) -> None:
+    """The example without its scale and label: orders follow demand, and check says what to add where."""
+    assert command_line("init", "--example", "--out", tmp_path / "poolrl.toml").code == 0
+    text = (tmp_path / "poolrl.toml").read_text()
+    for line, other in (
+        ('scale = "same', '# scale = "same'),
+        ("labels = { promotion", "# labels = { promotion"),
+        ("demand_max = 4.0", "demand_max = 600.0"),
+        ("weeks_public = true", "weeks_public = false"),
+    ):
+        assert line in text
+        text = text.replace(f"\n{line}", f"\n{other}")
+    (tmp_path / "poolrl.toml").write_text(text)
+    answer = command_line("check", "--config", tmp_path / "poolrl.toml", "--json")
+    (seen,) = (each["seen"] for each in json.loads(answer.out)["findings"] if each["what"] == "orders and demand")
+    assert seen.startswith("orders follow demand, so demand is overestimated (effect +0.4")
+    assert 'give [sales] a scale, "same weekday, last 4 weeks"' in seen
+    assert "[problem] labels for what managers know beforehand, such as the shop or a promotion" in seen
+
+
+def test_a_label_may_be_called_shop(tmp_path: Path) -> None:
+    """A label of the same name must not replace a column that check adds."""
+    facts = export_facts()
+    facts["problem"]["labels"] = {"shop": ["1", "2"]}
+    write_export(tmp_path, good_rows())
+    seen = {each.what: each for each in look_at(configured(tmp_path, facts))}
+    weeks = 2 * WEEKS
+    assert seen["weeks of shops"].seen == f"{weeks} found: {weeks} complete, 0 incomplete"

@@ -1,0 +1,312 @@
+"""The report: nothing from outside, everything marked, tables that hold together, and the command around it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import subprocess
+import threading
+import xml.etree.ElementTree as ET
+from contextlib import nullcontext
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+from rich.console import Console
+
+from poolrl.cli import reproduce as command
+from poolrl.cli.main import app
+from poolrl.paper import figures
+from poolrl.paper.figures import Section, number
+from poolrl.paper.results import Results, Runs
+from poolrl.paper.rossmann import Rossmann
+from poolrl.paper.sweeps import NAMES, Setting
+from poolrl.paper.workers import lokys_thread_ends_quietly
+from poolrl.paper.write_up import (
+    HEADLINE_METHODS,
+    SEEDED_NOTICE,
+    Origin,
+    page,
+    report_sections,
+    save_figures,
+    summary_section,
+    svg,
+)
+from tests.helpers.commands import CommandLine
+from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
+from tests.helpers.processes import program, wait_until
+from tests.helpers.sweeps import SMALL, do, small_plan, stored
+from tests.helpers.train_csv import write_train_csv
+
+# One worker makes the sections.
+pytestmark = pytest.mark.xdist_group("report")
+
+
+@pytest.fixture(scope="module")
+def parts() -> list[Section]:
+    weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
+    table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
+    found = report_sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
+    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
+    return [part for group in found.values() for part in group]
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.tags: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href") and not str(value).startswith(("data:", "#")):
+                self.outside.append(str(value))
+        if tag == "img":
+            self.images.append(dict(attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("pictures", [1, pytest.param(7, marks=pytest.mark.slow)])
+def test_the_page_asks_for_nothing_from_outside(parts: list[Section], pictures: int) -> None:
+    left_out = [part for part in parts if part.picture][pictures:]
+    text = page([part for part in parts if part not in left_out], "html")
+    reader = Page()
+    reader.feed(text)
+    assert reader.open == []
+    assert reader.outside == []
+    assert not {"script", "link", "iframe"} & set(reader.tags)
+    assert "@import" not in text
+    assert "url(" not in text
+    assert len(reader.images) == pictures
+    assert all(image["alt"] for image in reader.images)
+    assert SEEDED_NOTICE in text
+    assert 'class="holds"' in text
+
+
+def test_what_the_rows_hold_cannot_become_markup() -> None:
+    text = page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))], "html")
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "&lt;b&gt;title" in text
+
+
+def test_tables_hold_together(parts: list[Section]) -> None:
+    text = page(parts, "md")
+    assert SEEDED_NOTICE in text
+    for part in parts:
+        assert all(len(row) == len(part.header) for row in part.rows), part.title
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(re.match(r"^\| .* \|$", line) for line in tables)
+    for claim in ("POOL beats input perturbation at every ρ", "The gap falls as M grows", "POOL satisfies ρ-zCDP"):
+        (row,) = [line for line in tables if claim in line and ("synthetic" in line or "neighbouring" in line)]
+        assert row.count("**holds**") == 3
+    assert "ρ = 1 (ε = 7.77)" in text  # ε stands beside ρ, rounded up
+    assert "ρ = 0.1 (ε = 2.15)" in text
+
+
+def test_the_report_opens_with_the_picture_and_a_summary(parts: list[Section]) -> None:
+    summary = parts[0]
+    assert summary.picture.name == "rq1"
+    assert "100 runs in 1.5 minutes, 2 at a time; 5 seeds; simulated demand and daily sales" in summary.text[0]
+    assert summary.text[1].startswith("17 of the paper's 17 claims hold for the default Pool")
+    assert [row[0] for row in summary.rows] == [NAMES[method] for method in HEADLINE_METHODS]
+    assert summary.rows[0][1:4] == ("17", "0", "0")
+    assert summary.rows[-1][1:4] == ("", "", "")  # a plan without data claims nothing
+    text = page(parts, "md")
+    assert text.index(SEEDED_NOTICE) < text.index("figures/rq1.svg") < text.index(summary.text[0])
+    assert text.index("| Pool (default) | 17 |") < text.index("## The paper's claims")
+    labels = [label.get_text() for axes in summary.picture.figure.axes for label in upper_labels(axes)]
+    assert "2.15" in labels
+    assert "2.1" not in labels
+
+
+def upper_labels(axes: Axes) -> list[Text]:
+    return [label for child in axes.child_axes for label in child.get_xticklabels()]
+
+
+def test_conclusions_follow_the_rows() -> None:
+    """Planted rows turn each sentence: what data give, what privacy costs, how many claims hold."""
+    gaps = {"data-free": 0.30, "input": 0.50, "output": 0.60}
+
+    def planted(setting: Setting, rng: np.random.Generator) -> float:
+        if setting.method == "data-free":
+            return {"uniform": 0.01, "normal": 0.3}.get(setting.data, 0.1 + 0.2 * rng.normal())
+        return gaps.get(setting.method, 0.1 if math.isinf(setting.rho) else 0.12)
+
+    said = " ".join(summary_section(made_up(planted, seeds=6), [], Origin(1, 60.0, "1", None)).text)
+    assert "simulated demand." in said
+    assert "claims hold" not in said  # no verdicts, no sentence about them
+    assert "for the default Pool it is 12.0 percent" in said
+    assert "for input and output perturbation it is 50.0 to 60.0 percent" in said
+    assert "Privacy at ρ = 1 costs the default Pool 2.00 percentage points" in said
+    assert "The default Pool beats a plan without data on normal demand." in said
+    assert "A plan without data is at least as good on synthetic." in said
+    assert "It is undecided whether the log helps on Rossmann, Store 1." in said
+    nothing = summary_section(Runs([]), [], Origin(0, 0.0, "1", None, quick=True))
+    assert nothing.rows == ()
+    assert nothing.picture is None
+    assert len(nothing.text) == 1
+    assert "*quick* look" in nothing.text[0]
+
+
+@pytest.mark.slow
+def test_pictures(parts: list[Section], tmp_path: Path) -> None:
+    save_figures(parts, tmp_path)
+    names = {path.stem for path in tmp_path.glob("*.svg")}
+    assert names == {"rq1", "rq1-more", "rq2", "rq3", "acf", "sample-size", "why"}
+    for path in tmp_path.glob("*.svg"):
+        assert ET.parse(path).getroot().tag.endswith("svg")
+        assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    figure = next(part.picture.figure for part in parts if part.picture and part.picture.name == "rq1")
+    for axes in figure.axes:
+        assert axes.get_xscale() == "log"
+        assert "ρ" in axes.get_xlabel()
+        assert any("ε" in child.get_xlabel() for child in axes.child_axes)
+    assert {axes.get_title(loc="left") for axes in figure.axes} == {"synthetic", "Rossmann, Store 1"}
+
+
+def test_the_same_rows_give_the_same_picture() -> None:
+    table = made_up(as_the_paper_says, seeds=2)
+    first, again = (svg(figures.fallbacks(table)) for _ in range(2))
+    assert first == again
+
+
+def test_numbers_are_short() -> None:
+    assert [number(value) for value in (1234.5, 12.34, 1.234, 0.0123, -0.0004)] == [
+        "1234",
+        "12.3",
+        "1.23",
+        "0.012",
+        "-0.000",
+    ]
+
+
+def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """One small sweep through the command: it runs, resumes, prints and writes."""
+    monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
+    wanted = replace(small_plan(), settings=(SMALL, replace(SMALL, method="input")))
+    monkeypatch.setattr(command, "plan_for", lambda names, **_: wanted)
+    arguments = {"runs": None, "quick": False, "workers": 1, "train_csv": None}
+    with monkeypatch.context() as without_pictures:
+        without_pictures.setattr(command, "report_sections", lambda *_, **known: {"rq1": []})
+        command.reproduce("rq1", out=tmp_path, **arguments)
+    said = capsys.readouterr().out
+    assert "Rossmann: left out" in said
+    assert "runs: 4 to do" in said
+    assert "NOT PRIVATE" in said
+    command.reproduce("claims", out=tmp_path, **arguments)
+    said = capsys.readouterr().out
+    assert "runs: 0 to do" in said
+    assert "undecided" in said  # two seeds decide nothing
+    text = (tmp_path / "results.md").read_text()
+    assert "| Rossmann | not used" in text
+    assert "1 at a time |" in text
+    assert "*quick* look" not in text
+    assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
+
+
+def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) -> None:
+    """Also those of a section without text, on a narrow terminal too."""
+    console = Console(width=100)
+    for part in parts:
+        if part.header[:1] == ("claim",):
+            command._print_section(console, part)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "POOL beats input perturbation at every ρ (normal demand)" in said
+    assert "5 seeds" in said
+
+
+@pytest.mark.parametrize("moment", [pytest.param("at once", marks=pytest.mark.slow), "with rows"])
+def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
+    """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
+    arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        program("interruptible_poolrl", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: stored(tmp_path / "results.sqlite") >= (0 if moment == "at once" else 3))
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=90)
+    assert "Traceback" not in complaint
+    assert process.returncode == 130
+    if moment == "at once" and "poolrl: stopped\n" in complaint:  # before the first run there is nothing to say
+        return
+    assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
+    with Results(tmp_path / "results.sqlite", read_only=True) as results:
+        assert len(results.runs()) >= (0 if moment == "at once" else 3)
+
+
+def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread looks for work that was taken back, as it may after Ctrl-C: number 99, which nobody has handed in."""
+    heard: list[threading.ExceptHookArgs] = []
+    usual = heard.append
+    monkeypatch.setattr(threading, "excepthook", usual)
+    for ours in (False, True):
+        heard.clear()
+        with lokys_thread_ends_quietly() if ours else nullcontext():
+            executor = ProcessPoolExecutor(max_workers=1)
+            executor.submit(int).result()
+            executor._work_ids.put(99)
+            executor.shutdown(wait=True, kill_workers=True)
+            assert [what.exc_type for what in heard] == ([] if ours else [KeyError])
+            another = threading.Thread(target=lambda: {}["nothing"])
+            another.start()
+            another.join()
+            assert heard[-1].thread is another
+        assert threading.excepthook is usual
+
+
+def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
+    do(replace(small_plan(), runs=1), tmp_path / "results.sqlite")
+    with Results(tmp_path / "results.sqlite") as results:
+        results.same_source("a" * 32)
+    other = write_train_csv(tmp_path / "train.csv")
+    with pytest.raises(ValueError, match="holds runs on another train"):
+        command.reproduce("report", out=tmp_path, runs=None, quick=False, workers=1, train_csv=other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rq11"], "there is no sweep 'rq11'; did you mean rq1?"),
+        (
+            ["report", "--out", "nowhere"],
+            "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
+        ),
+        (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
+        (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
+        (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        app(["reproduce", *arguments], result_action="return_value")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refusal_is_one_line(command_line: CommandLine) -> None:
+    answer = command_line("reproduce", "rq11")
+    assert answer.code == 1
+    assert answer.err.startswith("poolrl: there is no sweep 'rq11'; did you mean rq1?")
+    assert answer.err.count("\n") == 1
