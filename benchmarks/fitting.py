@@ -184,4 +184,4 @@ def work(report: Report, _: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("fitting", "The published algorithm"), work)
+    run(Report("fitting", "The published algorithm", ("geometry", "learning", "privacy")), work)

@@ -274,7 +274,7 @@ def measure(report: Report, asked: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     run(
-        Report("planning", "Plans for shops as they are"),
+        Report("planning", "Plans for shops as they are", ("learning", "plans")),
         measure,
         seeds=(3, "private logs"),
         first=(0, "the first of them"),

@@ -168,7 +168,7 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     run(
-        Report("side_channels", "Side channels, measured", THREAT_MODEL),
+        Report("side_channels", "Side channels, measured", ("data", "learning", "privacy", "workflow"), THREAT_MODEL),
         work,
         repetitions=(40, "timed fits of each log"),
         processes=(20, "fits of each log in processes of their own"),

@@ -178,7 +178,7 @@ def _by_month(gaps: list[float]) -> list[str]:
 
 if __name__ == "__main__":
     run(
-        Report("updates", "Next month: updates against one fit"),
+        Report("updates", "Next month: updates against one fit", ("geometry", "learning")),
         compare,
         seeds=(1, "seeds of each case"),
         first=(0, "the first of them"),
