@@ -58,7 +58,7 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def verdict(made: Made, root: Path = ROOT) -> str:
-    """"up to date", "stale" with the reason, or "cannot tell" with the reason."""
+    """ "up to date", "stale" with the reason, or "cannot tell" with the reason."""
     count = changes(made, root)
     if count is None:
         return f"cannot tell: this clone does not have {made.commit}; try git fetch --unshallow"
