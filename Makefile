@@ -73,11 +73,9 @@ benchmarks: $(TESTABLE)
 	$(BIN)/python -m benchmarks.audits --write
 	$(BIN)/python -m benchmarks.side_channels --write
 	$(BIN)/python -m benchmarks.decisions --write
-	$(BIN)/python -m benchmarks.pages --write
 	$(BIN)/python -m benchmarks.updates --write
 	$(BIN)/python -m benchmarks.chain_workflow --write
 	$(BIN)/python -m benchmarks.predicted --write
-	$(BIN)/python -m benchmarks.new_shops --write
 
 decisions: $(TESTABLE)
 	$(BIN)/python -m benchmarks.decisions

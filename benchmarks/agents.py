@@ -89,7 +89,7 @@ def measure(report: Report, asked: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     run(
-        Report("agents", "An agent beside the planner"),
+        Report("agents", "An agent beside the planner", ("learning", "plans")),
         measure,
         steps=(300_000, "of the environment"),
         seed=(5, "of the world and of the agent"),

@@ -148,4 +148,4 @@ def _split(problem: ReserveAuction, every: Auctions, way: str, seed: int) -> lis
 
 
 if __name__ == "__main__":
-    run(Report("auctions", "Real auctions: reserves on eBay"), measure)
+    run(Report("auctions", "Real auctions: reserves on eBay", ("learning", "problems")), measure)

@@ -60,4 +60,8 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("audits", "Audits of configured fits", THREATS), work, releases=(20_000, "releases of each fit"))
+    run(
+        Report("audits", "Audits of configured fits", ("audit", "privacy"), THREATS),
+        work,
+        releases=(20_000, "releases of each fit"),
+    )

@@ -173,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks.md")
     asked = parser.parse_args(arguments)
     sizes = [(int(products), int(weeks)) for products, weeks in (size.split("x") for size in asked.sizes.split(","))]
-    report = Report("chain_workflow", "A chain's export through the command line")
+    report = Report(
+        "chain_workflow", "A chain's export through the command line", ("cli", "data", "learning", "workflow")
+    )
     walk_through(report)
     report_on(sizes, report, asked)
     if asked.write:

@@ -221,4 +221,4 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("counting", "Counting a log's outcomes"), work, rows=(1e7, "largest log"))
+    run(Report("counting", "Counting a log's outcomes", ("data", "geometry")), work, rows=(1e7, "largest log"))

@@ -187,4 +187,8 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("counting_labels", "Counting a log with labels and a scale"), work, rows=(1e7, "largest log"))
+    run(
+        Report("counting_labels", "Counting a log with labels and a scale", ("data", "geometry")),
+        work,
+        rows=(1e7, "largest log"),
+    )

@@ -170,4 +170,4 @@ def work(report: Report, _: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("decisions", "Decisions per second"), work)
+    run(Report("decisions", "Decisions per second", ("learning/policy.py", "workflow")), work)

@@ -136,10 +136,6 @@ def against_its_noise(report: Report) -> None:
         rows.append([kind, f"{cells:,}", f"{noise:.2f}", f"{whole:.2f}", f"{whole / noise:.2f}"])
     header = ("noise", "cells drawn", "noise s", "fit s", "fit / noise")
     report.table(header, rows, title="`Pool.published(1.0, 200)`, w = d = 4, H = 10, n = 10,000")
-    report.text(
-        "Of the 12.8 million cells of the second table only those rows are drawn that may not be noise-dominated by "
-        "the first table. The rest of a seeded fit is public geometry and search."
-    )
 
 
 def growth(report: Report) -> None:
@@ -154,20 +150,6 @@ def growth(report: Report) -> None:
     report.table(header, rows, title="How `Pool.published` grows around M = 200, w = d = 4, H = 10, n = 10,000")
 
 
-def zones_and_grid(report: Report) -> None:
-    """The paper's comparison of time (RQ3): M rings against M cells per axis."""
-    sizes, rows, found = (50, 100, 200, 400, 800), [], []
-    for size in sizes:
-        rings, _ = apart(seconds_of_published, size, 1, 7, 10_000)
-        cells, _ = apart(seconds_of_grid, size, 7, 10_000)
-        found.append((rings, cells))
-        rows.append([str(size), f"{rings:.3f}", f"{cells:.3f}", f"{cells / rings:.2f}"])
-    slopes = [exponent(sizes, column) for column in zip(*found, strict=True)]
-    rows.append(["exponent", *slopes, ""])
-    header = ("M", "rings s", "grid s", "grid / rings")
-    report.table(header, rows, title="Rings and grid cells, w = d = 1, H = 7, n = 10,000, seeded noise")
-
-
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
     """The slope of log time over log size with its 95% interval."""
     fit = stats.linregress(np.log(sizes), np.log(seconds))
@@ -176,12 +158,11 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def work(report: Report, _: argparse.Namespace) -> None:
-    """All four."""
+    """All three."""
     against_the_transcription(report)
     against_its_noise(report)
     growth(report)
-    zones_and_grid(report)
 
 
 if __name__ == "__main__":
-    run(Report("fitting", "The published algorithm"), work)
+    run(Report("fitting", "The published algorithm", ("geometry", "learning", "privacy")), work)

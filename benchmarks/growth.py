@@ -119,4 +119,4 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("growth", "The default fit"), work)
+    run(Report("growth", "The default fit", ("data", "geometry", "learning", "privacy")), work)

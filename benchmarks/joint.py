@@ -164,4 +164,8 @@ def measure(report: Report, asked: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("joint", "Joint decisions, and products that sell together"), measure, seed=(5, "of the world"))
+    run(
+        Report("joint", "Joint decisions, and products that sell together", ("learning",)),
+        measure,
+        seed=(5, "of the world"),
+    )

@@ -68,4 +68,4 @@ def work(report: Report, _: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("noise", "Noise"), work)
+    run(Report("noise", "Noise", ("privacy/noise",)), work)

@@ -98,4 +98,4 @@ def work(report: Report, _: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("peers", "Planning, against other packages"), work)
+    run(Report("peers", "Planning, against other packages", ("learning",)), work)

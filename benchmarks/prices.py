@@ -118,4 +118,4 @@ def measure(report: Report, options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run(Report("prices", "A grocer's scanner data: posted prices"), measure)
+    run(Report("prices", "A grocer's scanner data: posted prices", ("learning", "problems")), measure)

@@ -23,11 +23,17 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 @dataclass
 class Report:
-    """One benchmark's section of the page."""
+    """One benchmark's section of the page, or one part of it.
+
+    Its first line says how it is run again, which code made it, and what it measures, so that `benchmarks.stale` can
+    tell whether that has changed since.
+    """
 
     name: str  # of the module, which is how it is run again
     title: str
+    measures: Sequence[str]  # rooms and files below src/poolrl
     page: Path = PAGE
+    part: str = ""
     parts: list[str] = field(default_factory=list)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
@@ -48,13 +54,18 @@ class Report:
 
     def write(self) -> None:
         """Put the section where it stood on the page, or at its end."""
+        from poolrl.paper.write_up import made_by  # not above: its memory would be measured too
+
         page = self.page.read_text() if self.page.exists() else "# Benchmarks\n"
-        begin, end = f"<!-- {self.name} -->", f"<!-- end of {self.name} -->"
+        marker = f"{self.name} {self.part}".strip()
+        begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
         # As it was called, but for paths of this machine.
         given = " ".join(each for each in sys.argv[1:] if each.startswith("--") or each.replace(".", "").isalnum())
         called = given if "--write" in given else "--write"
-        body = [f"## {self.title}", f"`python -m benchmarks.{self.name} {called}`, {machine}.", *self.parts]
+        measured = ", ".join(f"`{place}`" for place in self.measures)
+        made = f"`python -m benchmarks.{self.name} {called}`, {made_by()}, of {measured}; {machine}."
+        body = [f"## {self.title}", made, *self.parts]
         section = "\n\n".join([begin, *body, end])
         found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", page, re.DOTALL)
         page = page.replace(found.group(), section) if found else f"{page.rstrip()}\n\n{section}\n"

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks import long_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -246,16 +245,6 @@ def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
             log = Table(rows, **long_columns(names, scale=scale))
             sizes.append(len(ibis.to_sql(log.outcome_expression(problem, bins=16), dialect="duckdb")))
     assert sizes[:2] == sizes[2:]
-
-
-def test_the_forms_that_are_timed_have_the_same_counts(tmp_path: Path) -> None:
-    paths = {
-        form: tmp_path / f"{name}.parquet" for form, name in ((long_tables.LONG, "long"), (long_tables.WIDE, "wide"))
-    }
-    long_tables.make_long(paths[long_tables.LONG], 3, 4)
-    long_tables.make_wide(paths[long_tables.WIDE], paths[long_tables.LONG], 3)
-    found = {long_tables.count(form, str(path), 3, 4, False)[2] for form, path in paths.items()}
-    assert len(found) == 1
 
 
 def test_long_tables_are_translated_for_engines_that_are_not_here() -> None:

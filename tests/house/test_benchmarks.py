@@ -49,7 +49,7 @@ def test_an_exponent_is_the_slope_of_logarithms() -> None:
 def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     for name, number in (("one", "1"), ("two", "2"), ("one", "3")):
-        section = report.Report(name, f"Section {name}", page)
+        section = report.Report(name, f"Section {name}", ("data",), page)
         section.table(("what", "seconds"), [["a", number]])
         section.write()
     text = page.read_text()

@@ -36,19 +36,62 @@ def test_the_guides_examples(guide: str, examples: int) -> None:
     assert results.failed == 0
 
 
-def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
-    """The query of docs/workflow.md is the one that [sales] stands for, and its table of attacks is computed."""
+def test_the_guide_prints_the_attacks_as_they_are() -> None:
+    """The table of attacks in docs/workflow.md is computed."""
     from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
-    from poolrl.workflow.config.sections import SALES_ROLES, SalesTable
-    from poolrl.workflow.sales import sales_query
 
     guide = (ROOT / "docs" / "workflow.md").read_text()
-    plain = SalesTable(**{role: role for role in SALES_ROLES if role != "open"})
-    assert sales_query(plain, labels={}) in guide
     budgets = (0.01, 0.1, 0.3, 1.0, 3.0)
     at_most = [math.ceil(1000 * attack_power(rho)) / 10 for rho in budgets]
     assert " | ".join(f"{share:.1f}%" for share in at_most) in guide
     assert " | ".join(f"{100 * gaussian_attack_power(rho):.1f}%" for rho in budgets) in guide
+
+
+def cells_of(page: str, heading: str, name: str) -> list[str]:
+    """A row of the first table behind a heading: its cells behind the name that it begins with."""
+    rows = (ROOT / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0].splitlines()
+    (row,) = [row for row in rows if row.startswith(f"| {name} |")]
+    return [cell.strip(" *") for cell in row.strip("|").split("|")[1:]]
+
+
+def assert_quoted(quoted: list[str], measured: list[str], *, plus: float = 0.0) -> None:
+    """Each figure of README is the one of the table (its mean, where it has an error), rounded to README's digits."""
+    assert len(quoted) == len(measured)
+    for said, cell in zip(quoted, measured, strict=True):
+        decimals = len(said.partition(".")[2])
+        found = plus + float(cell.split()[0].replace(",", ""))
+        assert float(said.replace("−", "-").replace(",", "")) == pytest.approx(found, abs=0.5001 * 10**-decimals)
+
+
+def test_the_readme_quotes_generated_tables() -> None:
+    """The chain's costs stand in docs/benchmarks.md, the paper's gaps in docs/results.md."""
+    brings, bench = "What it brings, and what privacy costs", "docs/benchmarks.md"
+    managers = cells_of("README.md", brings, "managers' orders, closed loop: cost / today's cost")
+    rows = ("today's managers", "SAA per store (not private)", "ours")
+    assert_quoted(managers, [c for row in rows for c in cells_of(bench, "Real logs, bench e", row) if c])
+    today, saa, *private = cells_of("README.md", brings, "independent orders, a policy per store: cost / SAA's")
+    assert saa == "1"
+    rows = ("today's managers", "ours")
+    gaps = [c for row in rows for c in cells_of(bench, "Real logs, bench c", row) if c]
+    assert_quoted([today, *private], gaps, plus=1.0)
+    readme = (ROOT / "README.md").read_text()
+    (new,) = re.findall(r"A new store without rows pays ([\d.]+) times its own SAA at ρ = 1", readme)
+    assert_quoted([new], cells_of(bench, "Real logs, bench g", "ours")[1:2], plus=1.0)
+    names = {
+        "**`Pool`**": "Pool (default)",
+        "`Pool.published`, printed": "Pool.published, printed constants",
+        "`Pool.published`, tuned": "Pool.published, tuned scale of Γ",
+        "input perturbation": "input perturbation",
+        "output perturbation": "output perturbation",
+        "no data: plan on the public bounds": "no data: plan on the public bounds",
+    }
+    for ours, theirs in names.items():
+        quoted = cells_of("README.md", "The paper, reproduced", ours)
+        assert_quoted(quoted, cells_of("docs/results.md", "In short", theirs)[3:])
+    holds, _, undecided, *_ = cells_of("docs/results.md", "In short", "Pool (default)")
+    ((said, of, open_claims),) = re.findall(r"\((\d+) of (\d+), (\d+)\s+undecided\)", readme)
+    assert (said, open_claims) == (holds, undecided)
+    assert int(of) == int(holds) + int(undecided)
 
 
 def shell_lines(document: Path) -> str:

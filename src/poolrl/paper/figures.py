@@ -47,13 +47,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what belongs under it: a picture first, then text, then a table."""
+    """A heading with what belongs under it: a picture first, then text, then a table.
+
+    `detail` stands on the HTML page alone: the Markdown page is for readers who want the answer.
+    """
 
     title: str
     text: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
     rows: Rows = ()
     picture: Picture | None = field(default=None, compare=False)
+    detail: bool = False
 
 
 def in_percent(runs: Runs, setting: Setting, measure: str = "gap", *, spread: bool = True) -> str:
@@ -90,8 +94,11 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     if not places:
         return []
     others = [place for place in places if place not in PAPERS]
-    reading = "The picture is at the top. Points are means over runs; bars span the middle two thirds of them."
-    parts = [Section("RQ1: POOL and its baselines over ρ", (reading, "Tables: mean ± standard deviation."))]
+    reading = (
+        "The picture is at the top. Points are means over runs; bars span the middle two thirds of them. "
+        "Tables: mean ± standard deviation."
+    )
+    parts = [Section("RQ1: POOL and its baselines over ρ", (reading,))]
     text = {
         sweeps.SYNTHETIC: (
             "D ~ U[0, 100] as in the paper. The plan on the public bounds alone is exact here, because the public "
@@ -105,10 +112,11 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     for place in places:
         learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
         table = _over(runs, BUDGETS, learners)
-        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table))
+        detail = place not in (*PAPERS, "normal demand")
+        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table, detail=detail))
         if place == sweeps.STORE_1:
             title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
-            parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference)))
+            parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference), detail=True))
     if others:
         alt = "The same on other demand families and on several stores"
         parts.append(Section("RQ1 beyond the paper", picture=Picture("rq1-more", alt, budgets(runs, others))))
@@ -129,14 +137,15 @@ def rq2_sections(runs: Runs) -> list[Section]:
         Panel((*strokes, below) if each is sweeps.BOUNDARIES else strokes, each) for each in sweeps.HYPERPARAMETERS
     ]
     alt = "Relative gap against horizon, boundary, dimensions and granularity"
-    parts = [Section("RQ2: hyperparameters", picture=Picture("rq2", alt, _draw(runs, panels, 2)))]
     beyond = "The paper's gap compares with an optimum that may order beyond λ. No learner can observe that region."
+    parts = [Section("RQ2: hyperparameters", (beyond,), picture=Picture("rq2", alt, _draw(runs, panels, 2)))]
     for each in sweeps.HYPERPARAMETERS:
-        text = (beyond,) if each is sweeps.BOUNDARIES else ()
-        parts.append(Section(f"RQ2, {each.symbol}: gap to SAA in percent", text, *_over(runs, each, learners)))
+        title = f"RQ2, {each.symbol}: gap to SAA in percent"
+        parts.append(Section(title, (), *_over(runs, each, learners), detail=True))
         if each is sweeps.BOUNDARIES:
             within = _over(runs, each, learners, lambda runs, setting: in_percent(runs, setting, "gap_within"))
-            parts.append(Section(f"RQ2, {each.symbol}: gap to the best policy below λ in percent", (), *within))
+            title = f"RQ2, {each.symbol}: gap to the best policy below λ in percent"
+            parts.append(Section(title, (), *within, detail=True))
     return parts
 
 
@@ -166,7 +175,8 @@ def rq3_sections(runs: Runs) -> list[Section]:
         there = {name: PLACES[place](learner) for name, learner in learners.items()}
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
             for title, cell in cells.items():
-                parts.append(Section(f"RQ3, {place}: {title}", (), *_over(runs, GRANULARITIES, there, cell)))
+                table = _over(runs, GRANULARITIES, there, cell)
+                parts.append(Section(f"RQ3, {place}: {title}", (), *table, detail=place != PAPERS[0]))
     return parts
 
 
@@ -174,7 +184,7 @@ def sensitivity_sections(runs: Runs) -> list[Section]:
     """What the paper leaves open."""
     learners = {NAMES[learner]: learner for learner in (*JUDGED, sweeps.NON_PRIVATE)} | {"no data": sweeps.DATA_FREE}
     rows = (
-        (name, *(in_percent(runs, move(learner)) for learner in learners.values()))
+        (name, *(in_percent(runs, move(learner), spread=False) for learner in learners.values()))
         for name, move in sweeps.OPEN_CHOICES.items()
     )
     text = (
@@ -220,7 +230,7 @@ def _why_table(runs: Runs) -> Section:
             shares = [in_percent(runs, where, measure, spread=False) for where, measure in measured]
             rows.append((name, *shares, f"{best.scale:g}"))
     header = ("setting", "noise-dominated", "Q cut, printed", "rings without data", "Q cut, best scale", "best scale")
-    return Section("Pool.published: shares in percent", (), header, tuple(rows))
+    return Section("Pool.published: shares in percent", (), header, tuple(rows), detail=True)
 
 
 def q_learning_sections(runs: Runs) -> list[Section]:

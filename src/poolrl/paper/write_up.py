@@ -7,8 +7,10 @@ import io
 import math
 import platform
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -79,7 +81,8 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
         "summary": [summary_section(runs, papers, origin)],
         "claims": [
             _verdict_section("The paper's claims", CLAIMS_TEXT, papers),
-            _verdict_section("The same claims on data that the paper does not use", (), others),
+            Section("The same claims on data that the paper does not use", _tally(others)),
+            replace(_verdict_section("The same claims on other data, one by one", (), others), detail=True),
             _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)),
         ],
         "rq1": figures.rq1_sections(runs, source),
@@ -189,6 +192,17 @@ def _what_data_give(runs: Runs, places: Sequence[str]) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
+def _tally(judged: Sequence[claims.Verdict]) -> tuple[str, ...]:
+    """How many claims hold for each learner, in a sentence."""
+    if not (run := [verdict for verdict in judged if verdict.worst is not None]):
+        return ()
+    learners = Counter(verdict.learner for verdict in run)
+    hold = Counter(verdict.learner for verdict in run if verdict.verdict == "holds")
+    said = "; ".join(f"{hold[name]} of {count} for {name}" for name, count in learners.items())
+    places = "; ".join(dict.fromkeys(verdict.data for verdict in run))
+    return (f"Of claims on {places}, these hold: {said}.",)
+
+
 def _verdict_section(title: str, text: tuple[str, ...], judged: Sequence[claims.Verdict]) -> Section:
     """Verdicts in a table, with a column for each learner."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -208,8 +222,7 @@ def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate) -> str:
     estimate, low, high = (0.0 if abs(x) < claims.EQUAL_WITHIN else x for x in ends)
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
-    seeds = f"; {worst.seeds} seeds" if worst.seeds else ""
-    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about}{seeds})"
+    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about})"
 
 
 @dataclass(frozen=True)
@@ -385,7 +398,8 @@ def _settings_section(origin: Origin) -> Section:
 
 
 def page(parts: Iterable[Section], kind: str) -> str:
-    """Every section: as one `html` file that asks for nothing from outside, or as `md` with pictures in `figures/`."""
+    """One `html` file that asks for nothing from outside, or `md` with pictures in `figures/` and without details."""
+    shown = [part for part in parts if kind == "html" or not part.detail]
     loader = PackageLoader("poolrl.paper")
     templates = Environment(loader=loader, autoescape=select_autoescape(), trim_blocks=True, keep_trailing_newline=True)
     templates.filters["anchor"] = lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
@@ -393,7 +407,25 @@ def page(parts: Iterable[Section], kind: str) -> str:
     templates.filters["marked"] = _marked
     templates.filters["cells"] = lambda row: " | ".join(cell.replace("|", "\\|") for cell in row)
     template = templates.get_template(f"reproduction.{kind}")
-    return template.render(title=TITLE, notice=SEEDED_NOTICE, parts=list(parts))
+    return template.render(title=TITLE, notice=SEEDED_NOTICE, made_by=made_by(), parts=shown)
+
+
+def made_by() -> str:
+    """The code that makes a table: "poolrl 0.17.0 (c9ef759a12)". A plus marks a package that has changed since.
+
+    `python -m benchmarks.stale` reads it. Outside of a checkout no commit is known.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else ""
+
+    with suppress(FileNotFoundError):
+        if git("ls-files", Path(__file__).name):
+            changed = "+" if git("status", "--porcelain", "--", "..") else ""
+            return f"poolrl {__version__} ({git('rev-parse', '--short=10', 'HEAD')}{changed})"
+    return f"poolrl {__version__} (no commit)"
 
 
 def save_figures(parts: Iterable[Section], folder: Path) -> None:
