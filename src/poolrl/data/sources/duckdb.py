@@ -111,7 +111,7 @@ def columns_of(table: str, database: duckdb.DuckDBPyConnection) -> dict[str, str
     return {name: kind for name, kind, *_ in database.execute(f"DESCRIBE {table}").fetchall()}
 
 
-def by_bytes(column: str, kind: str) -> str:
+def plain_column(column: str, kind: str) -> str:
     """A column in SQL. Of a text its bytes count, because by a collation of its table others may be equal to it."""
     quoted = quoted_name(column)
     if kind.startswith("ENUM"):
@@ -178,7 +178,7 @@ def _keep_answer(
     """Store the answer to a query, and leave the catalogue for good whose names it, or its export, may use."""
     if export is not None:
         _store(EXPORT, export, database, inside)
-        columns = ", ".join(by_bytes(*column) for column in columns_of(EXPORT, database).items())
+        columns = ", ".join(plain_column(*column) for column in columns_of(EXPORT, database).items())
         database.execute(f"CREATE TEMP VIEW log AS SELECT {columns} FROM {EXPORT}")
         inside = None
     _store(ANSWER, query, database, inside)

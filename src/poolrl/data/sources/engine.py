@@ -39,7 +39,7 @@ class NoRowsError(ValueError):
 
 
 def _through_bytes(encode: str, decode: str, *encoding: str) -> Callable[[ir.Column], ir.Column]:
-    """From a text to its bytes and back, by two functions of an engine. What comes back has no collation."""
+    """From a text to its bytes and back, by two functions of an engine: the result has no collation."""
 
     def plain(given: Any) -> Any: ...
 

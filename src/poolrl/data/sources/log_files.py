@@ -33,7 +33,7 @@ def files_in(where: Path) -> list[Path]:
 def files_of(where: Path) -> tuple[list[str], bool]:
     """The files of a source, and whether they are CSV by their names."""
     files = files_in(where)
-    names = resolved(files)
+    names = complete_paths(files)
     if all(path.suffix in (".parquet", ".pq") for path in files):
         return names, False
     if all(".csv" in path.suffixes for path in files):
@@ -41,7 +41,7 @@ def files_of(where: Path) -> tuple[list[str], bool]:
     raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one format")
 
 
-def resolved(files: Sequence[Path]) -> list[str]:
+def complete_paths(files: Sequence[Path]) -> list[str]:
     """Complete paths, without links."""
     return [str(path.resolve()) for path in files]
 

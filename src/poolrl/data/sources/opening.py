@@ -94,7 +94,7 @@ def open_source(
 def read_columns(path: str, columns: Columns, *, is_csv: bool) -> pa.Table:
     """The named columns of files, whatever these are called, in memory: as `open_source` reads them."""
     where, form = Path(path).expanduser(), log_files.COMMAS if is_csv else None
-    files = log_files.resolved(log_files.files_in(where))
+    files = log_files.complete_paths(log_files.files_in(where))
     with _open_files(where, files, form, _Wanted(columns, ()), None, (), lambda: None) as opened:
         return answer(opened.rows)
 
@@ -137,7 +137,7 @@ def _open_files(
     reads: Sequence[str],
     before_rows: Callable[[], object],
 ) -> Iterator[Source]:
-    """CSV files in their format, or Parquet files if there is none: as they are, or the answer to a query on them."""
+    """Files, or the answer to a query on them. Without a `csv` format they are Parquet files."""
     with _spilling() as (spill, settings), queries.connected(":memory:", settings) as database:
         whole = True
         if csv is not None:
@@ -213,7 +213,7 @@ def _table(
         quoted = quoted_name(column)
         if text_numbers and kinds[column] == "VARCHAR" and column not in wanted.as_they_are:
             return f"TRY_CAST({quoted} AS DOUBLE) AS {quoted}"
-        return queries.by_bytes(column, kinds[column])
+        return queries.plain_column(column, kinds[column])
 
     with refusing("DuckDB", duckdb.Error):
         kinds = queries.columns_of(name, database)
