@@ -18,6 +18,7 @@ from poolrl.data.counts import count_joint, count_outcomes, count_visits
 from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless, row_checks
 from poolrl.data.ids import can_be_ids
 from poolrl.data.on_columns import OnColumns
+from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.problems.problem import Problem
@@ -231,7 +232,7 @@ def test_clipped_rows_are_counted_where_arrays_put_them() -> None:
 
 def test_what_a_table_is_made_of() -> None:
     table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
-    made = Table(table, **columns(1, unit="unit", max_per_unit=2, definitions=["SELECT 1"]))
+    made = Table(Source(ibis.memtable(table), ("SELECT 1",)), **columns(1, unit="unit", max_per_unit=2))
     assert (made.definitions, made.scale_memory, made.labels_public, made.is_full, made.clip) == (
         ("SELECT 1",),
         *(0, False, False, False),

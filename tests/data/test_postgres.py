@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from poolrl import LostSales, Table
 from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.log import Columns
 from poolrl.data.row_rules import PARTS
+from poolrl.data.sources import engine
 from poolrl.data.sources.opening import open_source
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
@@ -342,3 +344,26 @@ def test_the_views_and_functions_that_a_query_comes_through_are_told(server: str
                 assert any("nobodys_business" in sql for sql in opened.definitions)
         finally:
             connection.execute("DROP SCHEMA chain CASCADE")
+
+
+def test_a_table_of_ones_own_connection_compares_texts_by_their_bytes(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a collation without accents, "é1" and "e1" are one text. The server refuses to look for patterns in it."""
+    with psycopg.connect(server) as connection:
+        connection.execute(
+            "CREATE COLLATION IF NOT EXISTS plain (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
+        )
+        connection.execute("CREATE TABLE accents (trajectory text COLLATE plain, step int)")
+        connection.execute("INSERT INTO accents VALUES ('e1', 0), ('\u00e91', 0), ('f1', 0)")
+    numbers = {"states": ["a"], "actions": ["b"], "next_states": ["c"]}
+
+    def units() -> int:
+        with psycopg.connect(server) as connection:
+            rows = ibis.postgres.from_connection(connection).table("accents")
+            return Table(rows.mutate(a=0.0, b=1.0, c=0.0), trajectory="trajectory", step="step", **numbers).units
+
+    assert units() == 3
+    monkeypatch.setattr(engine, "_BY_BYTES", {})
+    with pytest.raises(engine.RowError, match="FeatureNotSupported"):  # patterns need a plain collation
+        units()

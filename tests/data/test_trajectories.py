@@ -193,13 +193,18 @@ def test_steps_may_start_at_one() -> None:
 
 def test_damaged_files(tmp_path: Path) -> None:
     frame().to_parquet(tmp_path / "log.parquet")
-    (tmp_path / "log.csv").write_text(f"week,day\n1,{SECRET},3\n")
+    (tmp_path / "log.csv").write_text(f"week,day,stock,target,left\n1,{SECRET},3\n")
+    (tmp_path / "byte.csv").write_bytes(b"week,\xff\n1,2\n")
     (tmp_path / "headless.csv").write_text(f"Alice,{SECRET}\nBob,1\n")
     data = (tmp_path / "log.parquet").read_bytes()
     (tmp_path / "log.parquet").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ValueError, match=r"log\.parquet is not a readable Parquet file"):
+    with pytest.raises(ValueError, match=r"log\.parquet is not a readable Parquet or CSV file"):
         Trajectories.from_parquet(tmp_path / "log.parquet", **COLUMNS)
-    for name, message in (("log", r"log\.csv is not a readable CSV file"), ("headless", "is there a header line")):
+    for name, message in (
+        ("log", "the table must not be empty"),  # a line with other fields than the header is left out
+        ("byte", r"byte\.csv is not a readable CSV file"),
+        ("headless", "is there a header line"),
+    ):
         with pytest.raises(ValueError, match=message) as caught:
             Trajectories.from_csv(tmp_path / f"{name}.csv", **COLUMNS)
         assert str(SECRET) not in whole_story(caught)

@@ -5,9 +5,8 @@ Column names are public, but their content is not. So messages name columns and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from os import PathLike
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,35 +37,6 @@ def as_arrow(table: Any, columns: Columns) -> pa.Table:
         raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
-def read_parquet(path: str | PathLike[str]) -> pa.Table:
-    """Read a Parquet file or a folder of them."""
-    import pyarrow.parquet as pq
-
-    with _readable(path, "a readable Parquet file (truncated, or another format?)"):
-        return pq.read_table(path)
-
-
-def read_csv(path: str | PathLike[str]) -> pa.Table:
-    """Read a CSV file with a header line."""
-    import pyarrow.csv as csv
-
-    with _readable(path, "a readable CSV file: UTF-8, a header and rows of equal length"):
-        table = csv.read_csv(path)
-        table.column_names  # noqa: B018 - decodes the header line
-        return table
-
-
-@contextmanager
-def _readable(path: str | PathLike[str], what: str) -> Iterator[None]:
-    """Replace a reader's message, which may quote a row of the log; the file system's own errors pass."""
-    try:
-        yield
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise ValueError(f"{path} is not {what}") from None
-
-
 def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
     """The rows as (trajectory, step) arrays; refuses a table that breaks a rule."""
     if columns.coordinate is not None:
@@ -78,7 +48,9 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
         if table.column_names.count(name) != 1:
             raise ValueError(missing_column(name, table.column_names))
         if table[name].null_count and name not in may_be_missing:
-            raise ValueError(f"column {name!r} must not have missing values")
+            raise ValueError(
+                f"column {name!r} must not have missing values, nor text that is no number where one is due"
+            )
     if table.num_rows == 0:
         raise ValueError("the table must not be empty")
     trajectory = _codes(table, columns.trajectory)
@@ -111,7 +83,7 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
         arrays["scale"] = gather(columns.scale)
     if columns.labels:
         labels = {name: _label(table, column) for name, column in columns.labels.items()}
-        arrays["labels"] = {name: LogLabel(label.values, in_order(label.codes)) for name, label in labels.items()}
+        arrays["labels"] = {name: replace(label, codes=in_order(label.codes)) for name, label in labels.items()}
     if columns.unit is not None:
         unit = in_order(_codes(table, columns.unit))
         if (unit != unit[:, :1]).any():
@@ -191,11 +163,14 @@ def _label(table: pa.Table, name: str) -> LogLabel:
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_null(column.type):
+        # A column of nothing but missing values: its type must not tell.
+        column = column.cast(pa.string())
     if any(is_text(column.type) for is_text in _IS_TEXT):
-        return LogLabel.of(name, column.cast(pa.large_string()).to_numpy().astype(object))
+        return LogLabel.of_texts(column.cast(pa.large_string()))
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    return LogLabel.of(name, _numbers(pa.table({name: column}), name))
+    return replace(LogLabel.of(name, _numbers(pa.table({name: column}), name)), one_type=False)
 
 
 def _numbers(table: pa.Table, name: str) -> FloatArray:

@@ -9,9 +9,9 @@ import ibis
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import pyarrow as pa
-from ibis.common.exceptions import IbisError
 
 from poolrl.data.row_rules import has_own_bounds
+from poolrl.data.sources.engine import engine_of
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -81,17 +81,21 @@ def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
         return column.cast("float64") + 0.0
     if not is_text and kind.is_boolean():
         return ibis.cases((column, 1.0), (~column, 0.0), else_=ibis.null("float64"))
-    engine = _engine(column)
+    engine = engine_of(column)
     if not is_text and kind.is_string() and (engine is None or engine.has_operation(ops.TryCast)):
-        # Every column of a CSV file is text. Text that is not a number becomes NULL.
-        return column.try_cast("float64") + 0.0
+        return number_of_text(column)
     wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
     raise ValueError(f"{what} must hold {wanted}, as declared, but its column has type {kind}")
 
 
+def number_of_text(column: ir.Column) -> ir.Value:
+    """Every column of a CSV file is text. Text that is not a number becomes NULL."""
+    return column.try_cast("float64") + 0.0
+
+
 def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
     """A table of public values, where the engine can see it."""
-    engine = _engine(rows)
+    engine = engine_of(rows)
     if engine is None or engine.name != "postgres":
         return ibis.memtable(pa.table(columns))
     # Nothing can be written in a read-only transaction of PostgreSQL, so the values stand in the query.
@@ -100,11 +104,3 @@ def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
     kinds = {name: "string" if isinstance(v[0], str) else "float64" for name, v in columns.items()}
     lists = {name: ibis.literal(values, f"array<{kinds[name]}>") for name, values in columns.items()}
     return place.select(**{name: values[place["poolrl_at"]] for name, values in lists.items()})
-
-
-def _engine(rows: ir.Table | ir.Column) -> ibis.BaseBackend | None:
-    """The engine of a table; None for a table that has none yet."""
-    try:
-        return rows.get_backend()
-    except IbisError:
-        return None

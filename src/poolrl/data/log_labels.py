@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.problems.labels import Labels, number_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MISSING = -1
 _SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
@@ -23,6 +26,7 @@ class LogLabel:
     values: NDArray[Any]
     codes: IntArray
     one_type: bool = False  # by the array's own type, whatever its entries are
+    is_spelt: bool = False  # by a column of text, in which numbers are text too
 
     @classmethod
     def of(cls, name: str, given: ArrayLike) -> LogLabel:
@@ -49,6 +53,14 @@ class LogLabel:
         return cls(_values([value for _, value in places]), codes.reshape(array.shape))
 
     @classmethod
+    def of_texts(cls, column: pa.ChunkedArray) -> LogLabel:
+        """From a column of text, as a file has it: each entry is read as the number that it spells, or as text."""
+        coded = column.combine_chunks().dictionary_encode()
+        # As objects, because in an array of texts one long text makes all of them as long.
+        values, codes = np.array(coded.dictionary.to_pylist(), dtype=object), coded.indices.fill_null(MISSING)
+        return cls(values, np.asarray(codes, dtype=np.int64), is_spelt=True)
+
+    @classmethod
     def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_]) -> LogLabel:
         values, codes = np.unique(array[there], return_inverse=True)
         every = np.full(array.shape, MISSING, dtype=np.int64)
@@ -62,14 +74,19 @@ class LogLabel:
 
     def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
         """Of some trajectories only."""
-        return LogLabel(self.values, self.codes[rows], self.one_type)
+        return replace(self, codes=self.codes[rows])
 
     def places(self, labels: Labels, name: str) -> IntArray:
         """The place of each entry among the declared values, −1 where it is not declared."""
         declared = "text" if isinstance(labels.values[labels.names.index(name)][0], str) else "numbers"
         if self.one_type and declared != ("text" if self.values.dtype.kind == "U" else "numbers"):
             raise ValueError(f"label {name!r} must hold {declared}, as declared")
-        known = labels.places(name, self.values.astype(object)) if len(self.values) else np.empty(0, dtype=np.int64)
+        if self.is_spelt and declared == "text":
+            place_of = {value: place for place, value in enumerate(labels.values[labels.names.index(name)])}
+            known = np.array([place_of.get(text, MISSING) for text in self.values], dtype=np.int64)
+        else:
+            values = numbers_spelt(self.values) if self.is_spelt else self.values.astype(object)
+            known = labels.places(name, values) if len(values) else np.empty(0, dtype=np.int64)
         return np.append(known, MISSING)[self.codes]
 
 
@@ -92,6 +109,18 @@ def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, in
         place = place if place.ndim == 2 else place[:, None]
         cell = np.where((cell < 0) | (place < 0), MISSING, cell * size + place)
     return cell
+
+
+def numbers_spelt(texts: NDArray[Any]) -> FloatArray:
+    """The number that each text spells, as `Table` reads it; NaN for none."""
+    import ibis
+    import pyarrow as pa
+
+    from poolrl.data.label_cells import number_of_text
+
+    table = ibis.memtable(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
+    found = table.select("place", number=number_of_text(table.text)).order_by("place").to_pyarrow()
+    return np.asarray(found["number"].to_numpy(), dtype=np.float64)
 
 
 def _values(values: list[Any]) -> NDArray[Any]:

@@ -42,7 +42,7 @@ from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_t
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
-from poolrl.data.sources.engine import NoRowsError, answer
+from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -63,8 +63,10 @@ class Table(Log):
 
     `columns` are the fields of `Columns`. `first_step` is the number of the first step. With `clip`, values outside the
     public bounds are moved to the nearest possible ones. Without it such rows are unobserved. `Trajectories` says what
-    `scale_memory` and `labels_public` declare. `definitions` are SQL texts that the rows may have come
-    through besides their query: views and macros of a database.
+    `scale_memory` and `labels_public` declare.
+
+    The types of columns are taken as they are. If a reader guessed them from the rows, one row may have decided how all
+    others are read: give every column its type where a frame is read, or let poolrl read the file.
 
     A long table has one row per (trajectory, step, coordinate), for a problem whose coordinates are separable.
     `coordinate` names the column that says which one a row shows. `coordinates` declares its values, in the order of
@@ -86,7 +88,6 @@ class Table(Log):
         labels_public: bool = False,
         ids_public: bool = False,
         step_labels: Iterable[str] = (),
-        definitions: Iterable[str] = (),
         **columns: Any,
     ) -> None:
         named = Columns(**columns)
@@ -103,7 +104,8 @@ class Table(Log):
         )
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
-        table: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, named))
+        opened = rows if isinstance(rows, Source) else Source(_table_of(rows, named))
+        table = opened.rows
         whole(at_least=-(2**31), first_step=first_step)
         check_columns(table, named)
         self.rows, self.columns, self.first_step = table, named, int(first_step)
@@ -111,7 +113,7 @@ class Table(Log):
         self._is_placed = False  # known here, and not by a column's name, which may be a user's
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(table[name], key) for key, name in self._id_columns().items()}
-        self.clip, self.definitions = clip, tuple(definitions)
+        self.clip, self.definitions = clip, opened.definitions
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
@@ -395,6 +397,13 @@ class Table(Log):
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
+
+
+def _table_of(rows: Any, columns: Columns) -> ir.Table:
+    """A table of an engine, whose texts are equal where their bytes are."""
+    if not isinstance(rows, ir.Table):
+        return ibis.memtable(as_arrow(rows, columns))
+    return by_bytes(rows, columns.as_they_are() & {*rows.columns})
 
 
 def _readings(column: ir.Column, key: str) -> ir.Table | None:

@@ -203,7 +203,7 @@ class Trajectories(Log):
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
         `columns` are the fields of `Columns`. `first_step` is the number of the first step. Trajectories are put in the
-        order of their ids.
+        order of their ids. The types of columns are taken as they are: `Table` says what that means.
         """
         from poolrl.data import arrow
 
@@ -214,16 +214,23 @@ class Trajectories(Log):
     @classmethod
     def from_parquet(cls, path: Path, **columns: Any) -> Self:
         """Read a Parquet file or folder; the keywords are those of `from_table`."""
-        from poolrl.data import arrow
-
-        return cls.from_table(arrow.read_parquet(path), **columns)
+        return cls._from_files(path, is_csv=False, **columns)
 
     @classmethod
     def from_csv(cls, path: Path, **columns: Any) -> Self:
-        """Read a CSV file with a header line; the keywords are those of `from_table`."""
-        from poolrl.data import arrow
+        """Read a CSV file with a header line; the keywords are those of `from_table`.
 
-        return cls.from_table(arrow.read_csv(path), **columns)
+        Every line is read by itself and every column is text, from which ids, labels and numbers are read row by row.
+        So a field holds no line break. A line with another number of fields is left out.
+        """
+        return cls._from_files(path, is_csv=True, **columns)
+
+    @classmethod
+    def _from_files(cls, path: Path, *, is_csv: bool, **given: Any) -> Self:
+        from poolrl.data.sources.opening import read_columns
+
+        columns = Columns(**{name: value for name, value in given.items() if name in Columns.__dataclass_fields__})
+        return cls.from_table(read_columns(os.fspath(path), columns, is_csv=is_csv), **given)
 
     def to_arrow(self) -> pa.Table:
         """The log as a long table: trajectory, step, (unit,) state_i, action_i, next_state_i, (scale_i,) and labels."""

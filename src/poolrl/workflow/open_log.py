@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from poolrl.data.periods import rows_of_period
+from poolrl.data.sources.engine import Source
 from poolrl.data.sources.log_files import CsvFormat
-from poolrl.data.sources.opening import Source, open_source
+from poolrl.data.sources.opening import open_source
 from poolrl.data.table import Table
 from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.sales import columns_read
@@ -50,13 +51,12 @@ def as_table(config: Config, opened: Source, *, every_period: bool = False) -> T
     """Rows that have the columns of a configuration, with all that it declares of them."""
     columns, period = config.columns(), config.declared_period()
     coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
-    rows = opened.rows
     if period is not None and not every_period:
         # Scales are in the rows already, and may come from the weeks before the period.
-        rows = rows_of_period(rows, columns, first=period.first, before=period.before)
+        rows = rows_of_period(opened.rows, columns, first=period.first, before=period.before)
+        opened = replace(opened, rows=rows)
     return Table(
-        rows,
-        definitions=opened.definitions,
+        opened,
         **asdict(columns),
         **coordinates,
         max_per_unit=config.privacy.per_unit,

@@ -111,6 +111,17 @@ def columns_of(table: str, database: duckdb.DuckDBPyConnection) -> dict[str, str
     return {name: kind for name, kind, *_ in database.execute(f"DESCRIBE {table}").fetchall()}
 
 
+def plain_column(column: str, kind: str) -> str:
+    """A column in SQL. Of a text its bytes count, because by a collation of its table others may be equal to it."""
+    quoted = quoted_name(column)
+    if kind.startswith("ENUM"):
+        # Texts like others, also if a file has a list of them.
+        quoted = f"CAST({quoted} AS VARCHAR)"
+    elif kind != "VARCHAR":
+        return quoted
+    return f'{quoted} COLLATE "binary" AS {quoted_name(column)}'
+
+
 def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
     """Make an empty table `log` with the same columns."""
     with refusing("DuckDB", duckdb.Error):
@@ -167,7 +178,8 @@ def _keep_answer(
     """Store the answer to a query, and leave the catalogue for good whose names it, or its export, may use."""
     if export is not None:
         _store(EXPORT, export, database, inside)
-        database.execute(f"CREATE TEMP VIEW log AS FROM {EXPORT}")
+        columns = ", ".join(plain_column(*column) for column in columns_of(EXPORT, database).items())
+        database.execute(f"CREATE TEMP VIEW log AS SELECT {columns} FROM {EXPORT}")
         inside = None
     _store(ANSWER, query, database, inside)
 

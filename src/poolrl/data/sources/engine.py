@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
@@ -20,12 +22,60 @@ _STOPS = {"duckdb": "interrupt", "postgres": "cancel_safe"}
 ID_FUNCTION = "poolrl_id"
 
 
+@dataclass(frozen=True)
+class Source:
+    """A log where it lies, and the SQL texts of its database that it may have come through besides the query."""
+
+    rows: ir.Table
+    definitions: tuple[str, ...] = ()
+
+
 class RowError(ValueError):
     """An engine failed at the rows of a log. One single row may be the cause."""
 
 
 class NoRowsError(ValueError):
     """A log without rows. The number of units is public, but not how many of them a user's query has kept."""
+
+
+def _through_bytes(encode: str, decode: str, *encoding: str) -> Callable[[ir.Column], ir.Column]:
+    """From a text to its bytes and back, by two functions of an engine: the result has no collation."""
+
+    def plain(given: Any) -> Any: ...
+
+    def named(given: Any, encoding: Any) -> Any: ...
+
+    function, more = (named, ("string",)) if encoding else (plain, ())
+    there = ibis.udf.scalar.builtin(function, name=encode, signature=(("string", *more), "binary"))
+    back = ibis.udf.scalar.builtin(function, name=decode, signature=(("binary", *more), "string"))
+    return lambda text: back(there(text, *encoding), *encoding)
+
+
+_BY_BYTES = {
+    "duckdb": _through_bytes("encode", "decode"),
+    "pyspark": _through_bytes("encode", "decode", "UTF-8"),
+    "postgres": _through_bytes("convert_to", "convert_from", "UTF8"),
+}
+
+
+def by_bytes(rows: ir.Table, names: Iterable[str]) -> ir.Table:
+    """The rows with these texts as their bytes: by a collation of its table, a text may be equal to others.
+
+    BigQuery and Snowflake have collations too, which stay.
+    """
+    engine = engine_of(rows)
+    if engine is None or engine.name not in _BY_BYTES:
+        return rows
+    texts = [name for name in dict.fromkeys(names) if rows[name].type().is_string()]
+    return rows.mutate(**{name: _BY_BYTES[engine.name](rows[name]) for name in texts})
+
+
+def engine_of(rows: ir.Table | ir.Column) -> ibis.BaseBackend | None:
+    """The engine of a table; None for a table that has none yet."""
+    try:
+        return rows.get_backend()
+    except IbisError:
+        return None
 
 
 def answer(question: ir.Table) -> pa.Table:

@@ -16,8 +16,8 @@ from typing import BinaryIO, cast
 from poolrl.data.sources.engine import quoted_name, quoted_text
 
 
-def files_of(where: Path) -> tuple[list[str], bool]:
-    """The files of a source, and whether they are CSV."""
+def files_in(where: Path) -> list[Path]:
+    """The files of a source: one, those of a folder, or those that a pattern finds."""
     if where.is_dir():
         files = sorted(path for path in where.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
     elif not where.is_file() and any(sign in str(where) for sign in "*?["):
@@ -27,12 +27,23 @@ def files_of(where: Path) -> tuple[list[str], bool]:
     missing = [path for path in files or [where] if not path.is_file()]
     if missing:
         raise FileNotFoundError(f"there is no file {missing[0]}")
-    names = [str(path.resolve()) for path in files]
+    return files
+
+
+def files_of(where: Path) -> tuple[list[str], bool]:
+    """The files of a source, and whether they are CSV by their names."""
+    files = files_in(where)
+    names = complete_paths(files)
     if all(path.suffix in (".parquet", ".pq") for path in files):
         return names, False
     if all(".csv" in path.suffixes for path in files):
         return names, True
     raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one format")
+
+
+def complete_paths(files: Sequence[Path]) -> list[str]:
+    """Complete paths, without links."""
+    return [str(path.resolve()) for path in files]
 
 
 def parquet_reader(where: Path, files: Sequence[str]) -> str:

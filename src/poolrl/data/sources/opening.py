@@ -13,18 +13,18 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import duckdb
 import ibis
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
-from poolrl.data.sources.engine import Answer, RowError, interruptible, quoted_name, refusing
+from poolrl.data.sources.engine import Answer, RowError, Source, answer, interruptible, quoted_name, refusing
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -43,14 +43,6 @@ DUCKDB_SETTINGS = {
     # A Parquet file's statistics leave out NaN. With them, one row would decide how DuckDB reads a NaN of another.
     "disabled_optimizers": "statistics_propagation",
 }
-
-
-@dataclass(frozen=True)
-class Source:
-    """A log where it lies, and the SQL texts of its database that it may have come through besides the query."""
-
-    rows: ir.Table
-    definitions: tuple[str, ...] = ()
 
 
 class _Wanted:
@@ -90,46 +82,82 @@ def open_source(
             yield opened
         return
     where = folder / Path(source).expanduser()
-    # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.
+    if where.suffix in DUCKDB_ENDINGS:
+        with _open_database(where, _needed(query, "a DuckDB file"), wanted, export, before_rows) as opened:
+            yield opened
+        return
+    files, is_csv = log_files.files_of(where)
+    with _open_files(where, files, csv if is_csv else None, wanted, query, reads, before_rows) as opened:
+        yield opened
+
+
+def read_columns(path: str, columns: Columns, *, is_csv: bool) -> pa.Table:
+    """The named columns of files, whatever these are called, in memory: as `open_source` reads them."""
+    where, form = Path(path).expanduser(), log_files.COMMAS if is_csv else None
+    files = log_files.complete_paths(log_files.files_in(where))
+    with _open_files(where, files, form, _Wanted(columns, ()), None, (), lambda: None) as opened:
+        return answer(opened.rows)
+
+
+@contextmanager
+def _spilling() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A folder for what does not fit into memory, which only this user can read. It is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="poolrl.") as spill:
-        settings: dict[str, Any] = DUCKDB_SETTINGS | {"temp_directory": spill}
-        if where.suffix in DUCKDB_ENDINGS:
-            query = _needed(query, "a DuckDB file")
-            if not where.is_file():
-                raise FileNotFoundError(f"there is no file {where}")
-            name = queries.catalogue_of(where)
+        yield Path(spill), DUCKDB_SETTINGS | {"temp_directory": spill}
+
+
+@contextmanager
+def _open_database(
+    where: Path, query: str, wanted: _Wanted, export: str | None, before_rows: Callable[[], object]
+) -> Iterator[Source]:
+    """The answer to a query on a DuckDB file."""
+    if not where.is_file():
+        raise FileNotFoundError(f"there is no file {where}")
+    name = queries.catalogue_of(where)
+    with _spilling() as (spill, settings):
+        with queries.connected(":memory:", settings) as empty:
+            queries.attach(queries.copy_without_rows(where, spill, DUCKDB_SETTINGS), empty, name)
+            kinds = queries.try_query(query, wanted.names, empty, name, export)
+        with queries.connected(":memory:", settings) as database:
+            definitions = queries.definitions_in_reach(export or query, spill / queries.SCHEMAS, database)
+            queries.attach(where, database, name)
+            before_rows()
+            backend = queries.shut(database)
+            queries.run_query(query, database, kinds, name, export)
+            yield Source(_table(backend, database, wanted, name=queries.ANSWER, text_numbers=False), definitions)
+
+
+@contextmanager
+def _open_files(
+    where: Path,
+    files: list[str],
+    csv: log_files.CsvFormat | None,
+    wanted: _Wanted,
+    query: str | None,
+    reads: Sequence[str],
+    before_rows: Callable[[], object],
+) -> Iterator[Source]:
+    """Files, or the answer to a query on them. Without a `csv` format they are Parquet files."""
+    with _spilling() as (spill, settings), queries.connected(":memory:", settings) as database:
+        whole = True
+        if csv is not None:
+            files, csv, whole = log_files.as_utf8(files, csv, spill)
+        reader = log_files.parquet_reader(where, files) if csv is None else log_files.csv_reader(files, csv)
+        _make_log(database, where, files, reader)
+        _require_read(reads, list(queries.columns_of("log", database)), (csv or log_files.COMMAS).delimiter)
+        if query is not None:
             with queries.connected(":memory:", settings) as empty:
-                queries.attach(queries.copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
-                kinds = queries.try_query(query, wanted.names, empty, name, export)
-            with queries.connected(":memory:", settings) as database:
-                definitions = queries.definitions_in_reach(export or query, Path(spill) / queries.SCHEMAS, database)
-                queries.attach(where, database, name)
-                before_rows()
-                backend = queries.shut(database)
-                queries.run_query(query, database, kinds, name, export)
-                yield Source(_table(backend, database, wanted, name=queries.ANSWER, text_numbers=False), definitions)
-        else:
-            files, is_csv = log_files.files_of(where)
-            with queries.connected(":memory:", settings) as database:
-                whole = True
-                if is_csv:
-                    files, csv, whole = log_files.as_utf8(files, csv, Path(spill))
-                reader = log_files.csv_reader(files, csv) if is_csv else log_files.parquet_reader(where, files)
-                _make_log(database, where, files, reader)
-                _require_read(reads, list(queries.columns_of("log", database)), csv.delimiter)
-                if query is not None:
-                    with queries.connected(":memory:", settings) as empty:
-                        queries.copy_log_without_rows(database, empty)
-                        kinds = queries.try_query(query, wanted.names, empty)
-                    before_rows()
-                    if not whole:
-                        raise RowError(f"{where} cannot be read to its end")
-                backend = queries.shut(database)
-                if query is not None:
-                    queries.run_query(query, database, kinds)
-                # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
-                name, as_text = "log" if query is None else queries.ANSWER, is_csv or where.is_dir()
-                yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text))
+                queries.copy_log_without_rows(database, empty)
+                kinds = queries.try_query(query, wanted.names, empty)
+            before_rows()
+            if not whole:
+                raise RowError(f"{where} cannot be read to its end")
+        backend = queries.shut(database)
+        if query is not None:
+            queries.run_query(query, database, kinds)
+        # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
+        name, as_text = "log" if query is None else queries.ANSWER, csv is not None or where.is_dir()
+        yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text))
 
 
 def count_lines(source: str, folder: Path) -> int | None:
@@ -185,8 +213,7 @@ def _table(
         quoted = quoted_name(column)
         if text_numbers and kinds[column] == "VARCHAR" and column not in wanted.as_they_are:
             return f"TRY_CAST({quoted} AS DOUBLE) AS {quoted}"
-        # Ids are texts like others, also if a file has a list of them.
-        return f"CAST({quoted} AS VARCHAR) AS {quoted}" if kinds[column].startswith("ENUM") else quoted
+        return queries.plain_column(column, kinds[column])
 
     with refusing("DuckDB", duckdb.Error):
         kinds = queries.columns_of(name, database)
