@@ -274,7 +274,7 @@ def test_a_reader_that_guesses_is_caught(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_reader_whose_quotes_span_lines_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lines of one shop with a quote each, the first and the last one, swallowed all lines between them."""
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=10.0, labels=LABELS)
-    monkeypatch.setattr("tests.test_ways_in.PROBLEM", problem)
+    monkeypatch.setattr(f"{__name__}.PROBLEM", problem)
     way, days = ARRAYS["from_csv"], [row for number in range(40) for row in shop(number)[::2]]
     two = [row for row in days if row["shop"] == "e4"][:2]
     others = [row for row in days if row["shop"] != "e4"]
