@@ -55,11 +55,10 @@ def test_without_a_named_ledger_a_copy_pays_from_the_same_account(tmp_path: Path
     assert user_ledger().parent.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["small shop ", "Small Shop", "small  shop", "small-shop", "small_shop", "ｓmall shop"]
-)
-def test_other_spellings_are_the_same_account(released: Path, facts: Facts, name: str, run: Run) -> None:
-    facts["privacy"]["data_set"] = name
+def test_other_spellings_are_the_same_account(released: Path, facts: Facts, run: Run) -> None:
+    names = ("small shop", "small shop ", "Small Shop", "small  shop", "small-shop", "small_shop", "ｓmall shop")
+    assert len({normal_name(name) for name in names}) == 1
+    facts["privacy"]["data_set"] = "ｓmall  SHOP "
     run("fit", "--config", write_config(released, facts), "--out", released / "again")
     assert spent(released) == 1
     with Ledger.existing(released / "ledger.sqlite") as ledger:
