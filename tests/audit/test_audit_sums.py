@@ -295,6 +295,7 @@ def test_sums_that_share_the_draws_of_the_trees_are_flagged(monkeypatch: Plant) 
     assert {*found.faults} == {SHARED}
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
     "declared",
     [{"labels_public": True, "labels": {"size": [1, 2, 3]}}, {"per_unit": 2, "boundary": 0.6}],

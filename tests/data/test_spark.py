@@ -1,13 +1,19 @@
-"""The same expressions on a Spark cluster, a small one on this machine: driver and worker are processes apart."""
+"""The same expressions and ids on a small Spark cluster, whose driver and worker are processes apart."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from poolrl import Backlog, LostSales, Pool, Table
+from poolrl.data.ids import canonical, canonical_text
 from poolrl.problems.inventory import Inventory
 from tests.helpers.long_tables import assert_same_long_counts
+from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
 from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, assert_same_labelled_counts, by_hand, columns
 
 
@@ -40,3 +46,13 @@ class TestSpark:
         problem, log = a_shop(LostSales, gridded=True)
         mine = Pool(np.inf).fit(problem, Table(cluster(log.to_arrow()), **columns(2)))
         np.testing.assert_array_equal(mine.levels, Pool(np.inf).fit(problem, log).levels)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.xdist_group("spark")
+def test_spark_reads_ids_like_python(cluster: Callable[[pa.Table], Any]) -> None:
+    spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
+    table = cluster(pa.table({"at": range(len(spellings)), "text": pa.array(spellings)}))
+    found = table.select("at", "text", id=canonical(table.text)).order_by("at").to_pyarrow()
+    assert found["id"].to_pylist() == [canonical_text(text) for text in spellings]

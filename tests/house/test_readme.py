@@ -143,6 +143,7 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
+@pytest.mark.usefixtures("short_plan")
 def test_the_demo_is_the_walk_through(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ def test_step_labels_against_brute_force(profile: FloatArray) -> None:
     at = (np.arange(2000) + 0.5) / 2000
     edges = np.linspace(0, 8, bins + 1)
     demand = np.array([[np.interp(at, np.concatenate([[0.0], each]), edges) for each in label] for label in below])
-    best, _ = brute_force(demand, chance, problem, profile, top=8.0 * profile.max(), points=3001)
+    best, _ = brute_force(demand, chance, problem, profile, top=8.0 * profile.max(), points=1501)
     assert levels * profile == pytest.approx(best, abs=0.02 * best.max())
     alone = plan_shops(problem, outcomes)[..., 0]
     assert np.abs(alone - levels).max() > 0.1  # who takes labels to stay plans otherwise

@@ -48,7 +48,7 @@ def no_self_test(monkeypatch: Plant) -> None:
 
 @pytest.fixture
 def attacked_alone(monkeypatch: Plant) -> None:
-    """For plants in the noise, or in the arrays of the shop that is attacked: no engines."""
+    """For plants in the noise, in what is paid, or in the arrays of the shop that is attacked: no engines."""
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
 
 
@@ -65,6 +65,7 @@ def test_a_tenth_too_little_variance(monkeypatch: Plant, share: Fraction, releas
     assert TOO_LITTLE in faults(attack_case(DEFAULT, rho=4.0, releases=releases))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> None:
     """√H for √2H, in the guarantee as well, so that its arithmetic holds."""
@@ -72,6 +73,7 @@ def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> No
     assert TOLD_APART in faults(attack_case(case, releases=2000))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_a_variance_that_does_not_fit_the_budget(monkeypatch: Plant) -> None:
     monkeypatch.setattr(release.zcdp, "noise_variance", lambda **_: Fraction(3))
     assert "the guarantee states another rho" in faults(attack_case(DEFAULT, releases=200))
@@ -178,6 +180,7 @@ def test_noise_of_the_right_variance_and_another_shape(
     assert "does not have the stated distribution" in faults(attack_case(case, releases=4000))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     sizes = Outcomes().level_sizes(DEFAULT.problem, slots=3, per_unit=1, rho=1.0)
     two_products = 2 * 3 * 2 * len(sizes)  # 2 H k L
@@ -202,6 +205,7 @@ def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:
     assert "neighbours differ without noise" in faults(attack_case(everywhere, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, case.per_unit**2))
@@ -292,6 +296,7 @@ def test_trajectories_of_a_long_table_beyond_their_slots(monkeypatch: Plant) -> 
     assert change_and_price(pair, most=1, labels_public=False) == (96, 24)
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str], monkeypatch: Plant) -> None:
     """Neither by the first one's reservation, nor by none at all: the ledger refuses, or `verify` finds out."""
     config = released / "poolrl.toml"

@@ -1,18 +1,32 @@
-"""Visit tables row by row: exact rows are those of the whole table, and a noisy one is handed out once."""
+"""Visit tables row by row: exact rows are those of the whole table, and a noisy one is handed out once.
+
+Also to two threads that ask for the same row at the same moment. Nothing here is left to luck: one thread is stopped
+between its look and its mark, until the other one can go no further.
+"""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from poolrl import Grid, LostSales, SeededNoise, Zones
+from poolrl import Grid, LostSales, Pool, SeededNoise, Visits, Zones
 from poolrl.audit.faults import Exact
+from poolrl.checks import IntArray
 from poolrl.data.counts import count_visits
+from poolrl.privacy import release
+from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_visits
+from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import budget
+from tests.helpers.neighbours import Recorder
+from tests.helpers.tables import a_shop
 
 
 def test_a_row_of_transitions_is_handed_out_once() -> None:
@@ -27,18 +41,6 @@ def test_a_row_of_transitions_is_handed_out_once() -> None:
         with pytest.raises(ValueError, match="each row of transitions is released once"):
             released.transitions(0, np.array(again))
     assert released.transitions(0, np.array([0, 5, 8])).shape == (3, 3)
-    for step, rows in (
-        (2, [2]),
-        (-1, [2]),
-        (0, [-1]),
-        (0, [9]),
-        (0, [[2]]),
-        (0, [2.0]),
-        (np.array([0, 1]), [2]),
-        (True, [2]),
-    ):
-        with pytest.raises(ValueError, match=r"a step in 0 \.\. 1 and an array of rows in 0 \.\. 8"):
-            released.transitions(step, np.array(rows))
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy could be asked again
         with pytest.raises(TypeError, match="can be neither copied nor saved"):
             copied(released.transitions)
@@ -76,3 +78,204 @@ def test_rows_of_transitions_are_the_table() -> None:
         assert (whole.sum(axis=1) == counts.pairs[step]).all()
         for rows in (np.arange(partition.pair_count), np.array([0, 3, 7, 19]), np.array([], dtype=int)):
             assert (counts.transitions(step, rows) == whole[rows]).all()
+
+
+def visits() -> tuple[Any, Any, Recorder]:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=60)
+    partition, noise = Zones(3).partition(problem), Recorder()
+    return release_visits(log, problem, partition, rho=Fraction(2), noise=noise), count_visits(log, partition), noise
+
+
+def test_visits_and_their_rows() -> None:
+    found, exact, noise = visits()
+    np.testing.assert_array_equal(found.pairs, exact.pairs)
+    nodes = exact.pairs.shape[1]
+    for step in range(3):
+        np.testing.assert_array_equal(found.transitions(step, np.arange(nodes)), exact.moves[step].toarray())
+    # Two tables of 2 H c² at ρ/2 = 1 each: σ² = 2 · 3 / 2.
+    assert set(noise.variances) == {Fraction(3)}
+    assert found.variance == 3.0
+    assert found.cells == 3 * nodes * exact.moves[0].shape[1]
+    assert found.guarantee.rho == 2
+
+
+def test_which_rows_may_be_asked_for() -> None:
+    found, exact, noise = visits()
+    nodes = exact.pairs.shape[1]
+    some = np.array([1, 2])
+    bad: list[tuple[Any, Any]] = [
+        *((step, some) for step in (-1, 3, True, 1.0, np.int64(1), np.array([0, 1]), None)),
+        *((0, rows) for rows in ([1, 2], np.array([[1, 2]]), np.array([1.0]), np.array([True]), np.uint64([1]))),
+        *((0, rows) for rows in (np.array([-1]), np.array([nodes]), np.array([0, nodes]), np.array(1), None, "x")),
+    ]
+    for step, rows in bad:
+        with pytest.raises(ValueError, match=rf"a step in 0 .. 2 and an array of rows in 0 .. {nodes - 1}"):
+            found.transitions(step, rows)
+    for rows in (np.array([2, 1]), np.array([1, 1]), np.array([0, 2, 2])):
+        with pytest.raises(ValueError, match="released once, in ascending order"):
+            found.transitions(0, rows)
+    assert len(noise.tables) == 1  # nothing was drawn for any of them
+    # Both ends, in narrow integers: 100 · S would not fit into eight bits.
+    ends = np.array([0, min(nodes - 1, 127)], dtype=np.int8)
+    np.testing.assert_array_equal(found.transitions(2, ends), exact.moves[2].toarray()[ends])
+    found.transitions(0, np.array([0, nodes - 1]))
+    for step, row in ((2, 0), (0, 0), (0, nodes - 1)):
+        with pytest.raises(ValueError, match="released once"):
+            found.transitions(step, np.array([row]))
+    found.transitions(1, np.array([0]))  # another step is another row
+
+
+def test_a_caller_who_writes_to_its_rows_meanwhile_gets_those_that_it_asked_for() -> None:
+    """Row 0 was looked at and marked. Row 1 in its place could be had again, with other noise."""
+    found, exact, _ = visits()
+    rows = np.array([0])
+
+    class Meanwhile:
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None:
+            rows[:] = 1
+
+    found.transitions._lock = Meanwhile()
+    np.testing.assert_array_equal(found.transitions(0, rows), exact.moves[0].toarray()[:1])
+    assert (exact.moves[0].toarray()[0] != exact.moves[0].toarray()[1]).any()
+
+
+def test_nodes_of_another_make_are_refused() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=5)
+
+    class OwnNodes(release.Lattice):
+        """Could send one row to many nodes."""
+
+    plain = Grid(2).partition(problem)
+    own = object.__new__(OwnNodes)
+    vars(own).update(vars(plain.states))
+    partition = object.__new__(type(plain))
+    vars(partition).update(vars(plain) | {"states": own})
+    pairs = object.__new__(type(plain))
+    vars(pairs).update(vars(plain) | {"pairs": (*plain.pairs[:-1], own)})
+    kind = object.__new__(type("Own", (type(plain),), {}))
+    vars(kind).update(vars(plain))
+    for each in (partition, pairs, kind):
+        with pytest.raises(ValueError, match="visits are counted on nodes of this package"):
+            release_visits(log, problem, each, rho=Fraction(1), noise=Recorder())
+
+
+SECONDS = 20  # until a thread that hangs is a failure
+ROW = np.array([0])
+
+
+def one_visit() -> PrivateVisits:
+    problem = LostSales(horizon=1, holding=0.1, shortage=0.4, demand_max=10.0)
+    log = problem.simulate_log(np.full((30, 1, 1), 4.0), rng=np.random.default_rng(0))
+    prepared = Pool(1.0, Visits()).prepare(problem)
+    found = prepared.release(log, SecureNoise())
+    assert isinstance(found, PrivateVisits)
+    return found
+
+
+class Watched:
+    """A lock, and the table of rows that were handed out, which say when they are used and by whom."""
+
+    def __init__(self, transitions: Any, heard: Callable[[str], None]) -> None:
+        self.table, self.lock, self.heard = transitions._handed_out, threading.Lock(), heard
+        self.holder: int | None = None
+        self.turns = 0
+        # (what was done, in which turn of the lock; None without it)
+        self.uses: list[tuple[str, int | None]] = []
+        transitions._handed_out, transitions._lock = self, self
+
+    def __enter__(self) -> None:
+        self.heard("waits")
+        self.lock.acquire()
+        self.holder, self.turns = threading.get_ident(), self.turns + 1
+
+    def __exit__(self, *_: object) -> None:
+        self.holder = None
+        self.lock.release()
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self.table[place]
+        if isinstance(place, tuple):  # otherwise its size is asked for
+            self._used("looks")
+        return found
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self._used("marks")
+        self.table[place] = value
+
+    def _used(self, what: str) -> None:
+        self.uses.append((what, self.turns if self.holder == threading.get_ident() else None))
+        self.heard(what)
+
+
+def test_a_row_is_looked_at_and_marked_in_one_turn_of_the_lock() -> None:
+    released = one_visit()
+    watched = Watched(released.transitions, lambda _: None)
+    released.transitions(0, ROW)
+    assert watched.uses == [("looks", 1), ("marks", 1)]
+    with pytest.raises(ValueError, match="each row of transitions is released once"):
+        released.transitions(0, ROW)
+    assert watched.uses[2:] == [("looks", 2)]
+
+
+def rows_given(stop_at: str) -> int:
+    """How often a row is given where one thread stops at some point, until a second one is done or can only wait."""
+    released, given, refused = one_visit(), [], []
+    first_stopped, second_stuck = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        try:
+            given.append(released.transitions(0, ROW))
+        except ValueError:
+            refused.append(1)
+
+    def second() -> None:
+        assert first_stopped.wait(SECONDS)
+        ask()
+        second_stuck.set()
+
+    def heard(what: str) -> None:
+        if threading.current_thread() is other:
+            if what == "waits":
+                second_stuck.set()
+        elif what == stop_at and not first_stopped.is_set():
+            first_stopped.set()
+            assert second_stuck.wait(SECONDS)
+
+    other = threading.Thread(target=second)
+    Watched(released.transitions, heard)
+    other.start()
+    ask()
+    other.join(SECONDS)
+    assert not other.is_alive()
+    assert len(given) + len(refused) == 2
+    return len(given)
+
+
+@pytest.mark.parametrize("stop_at", ["looks", "marks"])
+def test_two_threads_never_get_one_row(stop_at: str) -> None:
+    assert rows_given(stop_at) == 1
+
+
+class NoLock(release._Transitions):
+    """The planted bug."""
+
+    def __call__(self, step: int, rows: IntArray) -> IntArray:
+        if self._handed_out[step, rows].any():
+            raise ValueError("each row of transitions is released once")
+        self._handed_out[step, rows] = True
+        return self._sampler.add(self._counts.transitions(step, rows), self._variance)
+
+
+@pytest.mark.parametrize("stop_at", ["looks", "marks"])
+def test_without_the_lock_both_would(stop_at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "_Transitions", NoLock)
+    assert rows_given(stop_at) == 2
+    released = one_visit()
+    watched = Watched(released.transitions, lambda _: None)
+    released.transitions(0, ROW)
+    assert watched.uses == [("looks", None), ("marks", None)]
