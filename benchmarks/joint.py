@@ -28,9 +28,6 @@ from poolrl.checks import FloatArray
 from poolrl.learning.planning import ValueSettings
 from poolrl.learning.stored import Together
 from poolrl.learning.together import USEFUL_ERROR, expected_error
-from poolrl.plans.capacity import expected_levels, plan_capacity
-from poolrl.plans.orders import plan_orders
-from poolrl.problems.operations import Operations
 
 JUDGED = 1_000
 SHARE = 0.1  # of ρ, for the correlation
@@ -124,24 +121,6 @@ def weather(report: Report, seed: int) -> None:
     report.table(header, rows, title=f"A shared reserve: above the plan on true demand; {WEEKS:,} weeks")
 
 
-def weather_and_room(report: Report, seed: int) -> None:
-    """A shared capacity needs no correlation: its bound and its plan rest on each product's own law."""
-    rows = []
-    for products in (3, 8):
-        _, truth = a_world(products, 0.0, seed)
-        room = 0.7 * float(expected_levels(plan_orders(truth, Operations())).sum(axis=0).max())
-        cells = [f"{products}"]
-        for correlation in (0.0, 0.4, 0.8):
-            truth.report = replace(truth.report, together=Together(correlation, correlation, 0.0))
-            plan = plan_capacity(
-                truth, Operations(), volumes=1.0, capacity=room, rng=np.random.default_rng(seed), paths=40_000
-            )
-            cells.append(f"{plan.gap:+.2%} ± {plan.error / plan.bound:.2%}")
-        rows.append(cells)
-    header = ["products", "correlation 0", "0.4", "0.8"]
-    report.table(header, rows, title="70% of the room: certified gap of one plan, whose bound holds for all")
-
-
 def foretold(report: Report) -> None:
     """By which public quantities it is decided whether to buy."""
     rows = []
@@ -158,7 +137,6 @@ def foretold(report: Report) -> None:
 def measure(report: Report, asked: argparse.Namespace) -> None:
     """All tables."""
     foretold(report)
-    weather_and_room(report, asked.seed)
     values_compared(report, asked.seed)
     weather(report, asked.seed)
 

@@ -52,7 +52,7 @@ PUBLISHED = {
 # Best (s, S) and average cost (Zheng and Federgruen 1991, "Finding optimal (s, S) policies is about as simple as
 # evaluating a single policy").
 ZHENG_FEDERGRUEN = {10: (6, 40, 35.022), 15: (10, 49, 42.698), 20: (14, 62, 49.173), 25: (19, 56, 54.262)}
-SHARES, PRODUCT_COUNTS = (0.5, 0.7, 0.9), (2, 8, 50, 500)
+SHARES, PRODUCT_COUNTS = (0.5, 0.9), (2, 8, 50, 500)
 WEEKS, RHOS = 1_000, (1.0, 0.1)
 HORIZON, PRODUCTS, TOP, BINS = 5, 3, 60.0, 512
 JUDGED, WARM_UP = 4_000, 20

@@ -127,6 +127,7 @@ def main() -> None:
         weeks = chain.demand.shape[1]
         report.text(f"{chain.source}: {chain.stores} stores, {weeks} weeks. Means over {options.seeds} seeds.")
         if options.write:
+            report.parts += ["![Cost against epsilon](figures/real.svg)"] * (bench == "e")
             report.write()
     if "e" in options.only:
         draw(found, Path("docs/figures/real.svg") if options.write else Path("real.svg"))

@@ -112,7 +112,7 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     for place in places:
         learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
         table = _over(runs, BUDGETS, learners)
-        detail = place not in (*PAPERS, "normal demand")
+        detail = place not in PAPERS
         parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table, detail=detail))
         if place == sweeps.STORE_1:
             title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
@@ -198,7 +198,8 @@ def sensitivity_sections(runs: Runs) -> list[Section]:
     alt = "Gap to the true optimum against the number of trajectories"
     why = "Shares of noise-dominated nodes, of values cut at zero and of empty rings"
     return [
-        Section("What the paper does not state: gap to SAA in percent", text, ("choice", *learners), filled(rows)),
+        Section("What the paper does not state", text),
+        Section("Open choices: gap to SAA in percent", (), ("choice", *learners), filled(rows), detail=True),
         Section("Sample size", picture=Picture("sample-size", alt, _draw(runs, panels, 3))),
         Section("Why Pool.published fails", _why_text(runs), picture=Picture("why", why, fallbacks(runs))),
         _why_table(runs),

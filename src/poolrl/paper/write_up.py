@@ -80,7 +80,8 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
     groups = {
         "summary": [summary_section(runs, papers, origin)],
         "claims": [
-            _verdict_section("The paper's claims", CLAIMS_TEXT, papers),
+            _verdict_section("The paper's claims", CLAIMS_TEXT, papers, brief=True),
+            replace(_verdict_section("What decided on the paper's claims", (), papers), detail=True),
             Section("The same claims on data that the paper does not use", _tally(others)),
             replace(_verdict_section("The same claims on other data, one by one", (), others), detail=True),
             _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)),
@@ -203,26 +204,28 @@ def _tally(judged: Sequence[claims.Verdict]) -> tuple[str, ...]:
     return (f"Of claims on {places}, these hold: {said}.",)
 
 
-def _verdict_section(title: str, text: tuple[str, ...], judged: Sequence[claims.Verdict]) -> Section:
+def _verdict_section(
+    title: str, text: tuple[str, ...], judged: Sequence[claims.Verdict], *, brief: bool = False
+) -> Section:
     """Verdicts in a table, with a column for each learner."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in judged:
         if verdict.worst is not None:
             about = (verdict.claim, verdict.data, verdict.statistic)
-            rows.setdefault(about, {})[verdict.learner] = _verdict_cell(verdict, verdict.worst)
+            rows.setdefault(about, {})[verdict.learner] = _verdict_cell(verdict, verdict.worst, brief=brief)
     learners = dict.fromkeys(verdict.learner for verdict in judged)
     cells = tuple((*about, *(cell.get(name, "") for name in learners)) for about, cell in rows.items())
     return Section(title, text, ("claim", "data", "claimed to be positive", *learners), cells)
 
 
-def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate) -> str:
-    """The verdict and the comparison that decided: estimate, interval, unit, and where it was."""
+def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate, *, brief: bool) -> str:
+    """The verdict and the comparison that decided: estimate, interval, unit, and where it was unless it is `brief`."""
     # Differences within rounding were judged as zero, and are shown as zero.
     ends = (worst.value, worst.low, worst.upper(verdict.comparisons))
     estimate, low, high = (0.0 if abs(x) < claims.EQUAL_WITHIN else x for x in ends)
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
-    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about})"
+    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit}" + ("" if brief else f" ({worst.about})")
 
 
 @dataclass(frozen=True)
@@ -326,7 +329,7 @@ def _first_theorem() -> Section:
     rng = np.random.default_rng(0)
     rows = []
     for products in map(int, sweeps.PRODUCT_COUNTS.values):
-        for zones in (50, 200, 800):
+        for zones in (50, 800):
             measured, lipschitz = measured_approximation(products, zones, rng=rng)
             sizes = Sizes(1, products, zones, 1.0)
             first, full = (
