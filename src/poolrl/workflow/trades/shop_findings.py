@@ -94,12 +94,12 @@ def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
     names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
     numbers = {part: _amounts(log, names[part]) for part in PARTS}
 
-    def rules(row: Row) -> list[RowRule]:
+    def rules(step: int, row: Row) -> list[RowRule]:
         if not columns.scale:
-            return fit_rules(problem, 0, row)
-        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, 0, row))]
+            return fit_rules(problem, step, row)
+        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, step, row))]
 
-    held, words = recorded_rules(problem, rules)
+    (held, *_), words = recorded_rules(problem, rules)
     for rule, entries in zip(words, OnColumns()(held, *numbers.values()), strict=True):
         for i, kept in enumerate(entries):
             # Some rules hold whatever a row says: backlogged demand is never cut off.
