@@ -234,7 +234,7 @@ def test_equal_labels_are_one_unit_however_they_are_written() -> None:
 
 def test_what_the_noise_is_scaled_by_cannot_be_changed_afterwards() -> None:
     log = Trajectories(**arrays(unit=[1, 1, 2]), max_per_unit=2)
-    for name in ("max_per_unit", "units", "slots"):
+    for name in ("facts", "units", "slots"):
         with pytest.raises(AttributeError):
             setattr(log, name, 1)
 

@@ -158,7 +158,10 @@ class OnOutcomes:
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees with as many bins as public facts suggest. Guarantee: ρ-zCDP for one unit of the log."""
         admit(log)
-        moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
+        facts = log.facts
+        moved = moved_trajectories(
+            per_unit=facts.max_per_unit, scale_memory=facts.scale_memory, has_units=facts.has_units
+        )
         rho = float(self.budgets["rho"])
         sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=rho)
         return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **self.budgets)

@@ -24,7 +24,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_arr
 from poolrl.data import row_rules
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
-from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
+from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
@@ -94,7 +94,7 @@ class Trajectories(Log):
         if measured is not None and measured.shape not in (states.shape, (*states.shape[:2], 1)):
             raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
         known = log_labels(labels or {}, states.shape[:2])
-        super().__init__(
+        facts = LogFacts(
             has_units=unit is not None,
             max_per_unit=max_per_unit,
             has_scale=scale is not None,
@@ -103,6 +103,7 @@ class Trajectories(Log):
             step_labels=tuple(name for name, label in known.items() if label.codes.ndim == 2),
             labels_public=bool(labels_public),
         )
+        super().__init__(facts)
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
@@ -138,7 +139,7 @@ class Trajectories(Log):
 
         Rows with an unusable scale or another label are not refused, so with either the log is never full.
         """
-        return self.max_per_unit == 1 and not self.has_scale and not self.label_names
+        return self.facts.max_per_unit == 1 and not self.facts.has_scale and not self.facts.label_names
 
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts. Rows that are multiples of a scale are not."""
@@ -242,15 +243,15 @@ class Trajectories(Log):
         from poolrl.data import arrow
 
         parts = {"state": self.states, "action": self.actions, "next_state": self.next_states}
-        unit = {"unit": self.owner} if self.has_units else {}
+        unit = {"unit": self.owner} if self.facts.has_units else {}
         scale = {} if self.scale is None else {"scale": self.scale}
         return arrow.long_table(parts | scale, unit, self.labels)
 
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
-        kept = {"unit": self.owner if self.has_units else None, "labels": self._labels}
-        names = (*row_rules.PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
-        return kept | {name: getattr(self, name) for name in names}
+        kept = {"unit": self.owner if self.facts.has_units else None, "labels": self._labels}
+        kept |= {name: getattr(self.facts, name) for name in ("max_per_unit", "scale_memory", "labels_public")}
+        return kept | {name: getattr(self, name) for name in (*row_rules.PARTS, "scale")}
 
     def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
         cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None

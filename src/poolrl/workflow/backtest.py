@@ -95,7 +95,7 @@ class _Rows:
         week = _read(table["week"], lambda ids: np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)
         shape = int(week.max(initial=-1)) + 1, problem.horizon, problem.products
         product = np.arange(problem.products)[None]
-        if log.has_coordinates:
+        if log.facts.has_coordinates:
             places = {str(name): place for place, name in enumerate(log.coordinates)}
             product = _read(table["coordinate"], lambda names: [places.get(name, -1) for name in names], -1)[:, None]
         step = table["step"].to_numpy() - log.first_step
@@ -143,7 +143,7 @@ def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
         asked["coordinate"] = rows[columns.coordinate].cast("string")
     for i, name in enumerate(problem.labels.names):
         asked[f"label {i}"] = comparable(rows[columns.labels[name]], problem.labels, name)
-    if log.has_coordinates and set(EXPLAINED) <= set(rows.columns):
+    if log.facts.has_coordinates and set(EXPLAINED) <= set(rows.columns):
         asked |= {name: rows[name] for name in EXPLAINED}
     return answer(rows.select(**asked))
 
@@ -158,7 +158,7 @@ def read_weeks(
     if by is not None and by not in log.rows.columns:
         raise ValueError(f"--by names a column that the log does not have: {by!r}")
     for name in problem.labels.names:
-        if name not in log.label_names:
+        if name not in log.facts.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
     table = _asked(log, problem, since and (by or log.columns.trajectory))
     rows = _Rows.of(table, log, problem)
