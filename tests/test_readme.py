@@ -38,9 +38,9 @@ def test_the_guides_examples(guide: str, examples: int) -> None:
 
 def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
     """The query of docs/workflow.md is the one that [sales] stands for, and its table of attacks is computed."""
+    from poolrl.data.sources.sales import sales_query
     from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
     from poolrl.workflow.config.sections import SALES_ROLES, SalesTable
-    from poolrl.workflow.sales import sales_query
 
     guide = (ROOT / "docs" / "workflow.md").read_text()
     plain = SalesTable(**{role: role for role in SALES_ROLES if role != "open"})

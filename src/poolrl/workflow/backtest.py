@@ -31,6 +31,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.label_cells import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
+from poolrl.data.sources.sales import SHUT, TWICE
 from poolrl.data.table import Table
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels, Policy
@@ -38,7 +39,6 @@ from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.open_log import EXPLAINED
-from poolrl.workflow.sales import SHUT, TWICE
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
 RECORDED, REMADE = "the one that the log recorded", "made anew from the policy's own sales, as estimated"

@@ -29,6 +29,7 @@ from poolrl.data.row_rules import (
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
+from poolrl.data.sources.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, columns_read, field_counts, typed_rows
 from poolrl.data.table import Table
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
@@ -50,8 +51,7 @@ from poolrl.workflow.check import (
     used_by_a_fit,
 )
 from poolrl.workflow.config.configuration import Config, ConfigFile
-from poolrl.workflow.config.sections import WEEKDAYS, SalesTable
-from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, typed_rows
+from poolrl.workflow.config.sections import SalesTable
 from poolrl.workflow.trades.trade import trade_of
 
 # Reasons why a row that can be read is unobserved, by what `check` looks at. Those of the query come first.
