@@ -24,9 +24,9 @@ from poolrl.learning.together import choose_edges, measure_together
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.release import admit, release_outcomes, release_visits
+from poolrl.privacy.release import admit, moved_by, release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.sensitivity import ON_TOP, moved_trajectories
+from poolrl.privacy.sensitivity import ON_TOP
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # What is read from tables on top of the trees, into the report of the model. Sums of what was left are read with it.
@@ -126,7 +126,7 @@ class OnOutcomes:
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees as fine as public facts suggest, and tables on top. Guarantee: ρ-zCDP for one unit of the log."""
         admit(log)
-        moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
+        moved = moved_by(log)
         sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=float(self.rho))
         edges = self.edges or (lambda trees: choose_edges(self.problem, estimate_outcomes(trees, self.problem)))
         door = partial(release_outcomes, log, self.problem, level_sizes=sizes, rho=self.rho, noise=noise)

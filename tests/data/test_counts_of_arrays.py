@@ -222,22 +222,22 @@ def test_what_a_log_keeps() -> None:
     assert log.labels["a"].tolist() == [0, 1, 2, 4, 5]
     assert log.labels["b"].tolist() == labels["b"][kept].tolist()
     assert log.owner.tolist() == [1, 0, 1, 0, 2]
-    assert (len(log), log.units, log.slots, log.max_per_unit, log.has_units) == (5, 3, 6, 2, True)
-    assert (log.horizon, log.scale_memory, log.has_scale, log.labels_public) == (2, 0, True, True)
-    assert (log.label_names, log.step_labels, log.is_full) == (("a", "b"), ("b",), False)
+    assert (len(log), log.units, log.slots, log.facts.max_per_unit, log.facts.has_units) == (5, 3, 6, 2, True)
+    assert (log.horizon, log.facts.scale_memory, log.facts.has_scale, log.facts.labels_public) == (2, 0, True, True)
+    assert (log.facts.label_names, log.facts.step_labels, log.is_full) == (("a", "b"), ("b",), False)
     table = log.to_arrow().to_pydict()
     assert table["unit"] == [1, 1, 0, 0, 1, 1, 0, 0, 2, 2]
     assert table["scale_0"] == scale[kept].ravel().tolist()
     assert table["b"] == labels["b"][kept].ravel().tolist()
     alone = Trajectories(**parts)
-    assert (len(alone), alone.units, alone.slots, alone.has_units, alone.is_full) == (6, 6, 6, False, True)
+    assert (len(alone), alone.units, alone.slots, alone.facts.has_units, alone.is_full) == (6, 6, 6, False, True)
     assert alone.owner.tolist() == list(range(6))
     assert "unit" not in alone.to_arrow().column_names
     assert not Trajectories(**parts, scale=scale).is_full
     assert not Trajectories(**parts, labels=labels).is_full
     assert not Trajectories(**parts, unit=owner, max_per_unit=2).is_full
     assert Trajectories(**parts, unit=owner).is_full
-    assert Trajectories(**parts, scale=scale, scale_memory=3).scale_memory == 3
+    assert Trajectories(**parts, scale=scale, scale_memory=3).facts.scale_memory == 3
 
 
 def test_totals_of_labels_by_hand() -> None:

@@ -121,7 +121,7 @@ def test_public_labels_have_public_totals() -> None:
 def test_labels_cost_nothing(data: st.DataObject, public: bool, level_sizes: tuple[int, ...]) -> None:
     """Δ₂² is that of a log without labels, and what gets no noise is the same for both neighbours."""
     problem, first, second = data.draw(labelled_neighbours(labels_public=public))
-    _never_more_than_was_paid_for(problem, first, second, level_sizes, moved=first.max_per_unit)
+    _never_more_than_was_paid_for(problem, first, second, level_sizes, moved=first.facts.max_per_unit)
 
 
 @settings(max_examples=100, deadline=None)
@@ -129,7 +129,7 @@ def test_labels_cost_nothing(data: st.DataObject, public: bool, level_sizes: tup
 def test_labels_and_a_scale_by_label(data: st.DataObject, public: bool) -> None:
     """A mean of the shop's last m weeks: a week that becomes another shop's changes m scales in either."""
     problem, first, second = data.draw(scaled_neighbours(labels_public=public))
-    _never_more_than_was_paid_for(problem, first, second, SIZES, moved=1 + first.scale_memory)
+    _never_more_than_was_paid_for(problem, first, second, SIZES, moved=1 + first.facts.scale_memory)
 
 
 def _never_more_than_was_paid_for(
@@ -145,7 +145,7 @@ def _never_more_than_was_paid_for(
     assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared
     assert mechanism.cells == sum(table.size for table in recorders[0].tables)
     assert one.total == two.total
-    if first.labels_public:
+    if first.facts.labels_public:
         np.testing.assert_array_equal(one.totals, two.totals)
     else:
         assert one.totals is None
@@ -260,8 +260,8 @@ def test_labels_survive_tables_and_clipping() -> None:
         Trajectories.from_table(log.to_arrow(), **named),
         log.clipped(OWN_BOUNDS),
     ):
-        assert set(other.label_names) == {"store", "promo"}
-        assert other.labels_public
+        assert set(other.facts.label_names) == {"store", "promo"}
+        assert other.facts.labels_public
         np.testing.assert_array_equal(other.label_totals(SHOP), log.label_totals(SHOP))
         np.testing.assert_array_equal(
             other.outcome_leaves(OWN_BOUNDS, bins=16), log.outcome_leaves(OWN_BOUNDS, bins=16)
@@ -315,7 +315,7 @@ def test_what_labels_need() -> None:
         Table(spoilt(pa.array([1])), **columns(1, labels="store"))
     log = Trajectories(**one, labels={"store": ["a"]})
     with pytest.raises(AttributeError):
-        log.labels_public = True  # type: ignore[misc]
+        log.facts.labels_public = True  # type: ignore[misc]
     assert not log.is_full
 
 

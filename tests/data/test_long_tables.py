@@ -296,8 +296,8 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     problem, log = a_shop(LostSales, gridded=True, trajectories=4)
     table, given = melted(log), long_columns()
     long = Table(table, **given)
-    assert (long.has_coordinates, long.coordinates, repr(long)) == (True, SHOWN, "Table(sensitive)")
-    assert not Table(log.to_arrow(), **columns(2)).has_coordinates
+    assert (long.facts.has_coordinates, long.coordinates, repr(long)) == (True, SHOWN, "Table(sensitive)")
+    assert not Table(log.to_arrow(), **columns(2)).facts.has_coordinates
     assert Table(log.to_arrow(), **columns(2)).coordinates == ()
     once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
     assert once is not long

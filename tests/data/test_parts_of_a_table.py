@@ -117,7 +117,7 @@ def test_the_first_trajectories_of_a_unit_by_id(most: int) -> None:
     assert table.slots == table.units * most
     alone = Table(a_table(step=step, week=week), **columns(1, trajectory="week"))
     assert set(executed(alone.lives(2))["surplus"]) == {False}
-    assert (alone.units, alone.max_per_unit, alone.has_units, table.has_units) == (6, 1, False, True)
+    assert (alone.units, alone.facts.max_per_unit, alone.facts.has_units, table.facts.has_units) == (6, 1, False, True)
 
 
 def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
@@ -214,7 +214,8 @@ def test_labels_scales_and_bounds_of_their_own() -> None:
     )
     table = Table(log.to_arrow(), **names)
     table.check(problem)
-    assert (table.step_labels, table.label_names, table.has_scale) == (("promo",), ("store", "promo"), True)
+    facts = table.facts
+    assert (facts.step_labels, facts.label_names, facts.has_scale) == (("promo",), ("store", "promo"), True)
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=4), log.outcome_leaves(problem, bins=4))
     np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 
@@ -233,7 +234,7 @@ def test_clipped_rows_are_counted_where_arrays_put_them() -> None:
 def test_what_a_table_is_made_of() -> None:
     table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
     made = Table(Source(ibis.memtable(table), ("SELECT 1",)), **columns(1, unit="unit", max_per_unit=2))
-    assert (made.definitions, made.scale_memory, made.labels_public, made.is_full, made.clip) == (
+    assert (made.definitions, made.facts.scale_memory, made.facts.labels_public, made.is_full, made.clip) == (
         ("SELECT 1",),
         *(0, False, False, False),
     )
@@ -337,8 +338,8 @@ def test_nan_in_one_of_several_coordinates_of_a_parquet_row(tmp_path: Path, name
 
 def test_nothing_is_public_unless_it_is_said() -> None:
     table = Table(a_table(step=[0, 0]), **columns(1))
-    assert (table.ids_public, table.labels_public, table.clip) == (False, False, False)
-    assert (table.scale_memory, table.max_per_unit) == (0, 1)
+    assert (table.facts.ids_public, table.facts.labels_public, table.clip) == (False, False, False)
+    assert (table.facts.scale_memory, table.facts.max_per_unit) == (0, 1)
 
 
 @pytest.mark.parametrize("ids_public", [False, True])
@@ -347,5 +348,5 @@ def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
     table = Table(a_table(step=[0, 0]), **columns(1), ids_public=ids_public)
     problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
     found = release_outcomes(table, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1)).guarantee
-    assert table.ids_public is ids_public
+    assert table.facts.ids_public is ids_public
     assert found.adjacency == (KEEP_IDS if ids_public else REPLACE_ANY)

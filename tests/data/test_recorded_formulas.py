@@ -11,7 +11,7 @@ import pytest
 
 from poolrl import LostSales, check_problem
 from poolrl.data import trace
-from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol
+from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol, record_steps
 from tests.helpers.broken_problems import a_log
 
 FACTS: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 100.0}
@@ -196,13 +196,39 @@ def test_a_formula_is_recorded_once_for_each_step() -> None:
     problem, log = Own(**FACTS), a_log()
     Own.calls = 0
     leaves = log.outcome_leaves(problem, bins=8)
-    assert Own.calls == problem.horizon
+    assert Own.calls == 1 + problem.horizon  # once to find that it looks at the step
     assert leaves.sum() == len(log) * problem.horizon * problem.products
     for step in range(problem.horizon):
         row = [part[:, step] for part in (log.states, log.actions, log.next_states)]
         recording = Recording(lambda *row, h=step: problem.observe(h, *row), [(2,)] * 3)
         for found, expected in zip(recording(*row), problem.observe(step, *row), strict=True):
             np.testing.assert_array_equal(found, expected)
+
+
+LOOKS: dict[str, Callable[[Any], float]] = {
+    "index": lambda step: float(np.arange(3.0)[step]),
+    "list": lambda step: [0.0, 1.0, 2.0][step],
+    "dictionary": lambda step: {0: 0.0, 1: 1.0}[step],
+    "text": lambda step: float(f"{step}"),
+    "number": lambda step: float(step) + 0.0,
+    "equal": lambda step: 1.0 if step == 1 else 0.0,
+    "order": lambda step: 1.0 if step > 0 else 0.0,
+    "truth": lambda step: 1.0 if step else 0.0,
+    "range": lambda step: 1.0 if step in range(1, 3) else 0.0,
+    "array": lambda step: float(np.where(np.arange(2) == step, 1.0, 0.0)[1]),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) -> None:
+    """Steps share a recording where a formula does not look at them, or where it does the same."""
+    for steps, expected in ((2, [0.0, 1.0]), (1, [0.0])):
+        found = record_steps("it", lambda step, row: row * LOOKS[look](step), [(1,)], steps)
+        assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
+    blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5)
+    halves = record_steps("it", lambda step, row: row * (step // 2), [(1,)], 4)
+    assert len({*map(id, blind)}) == 1
+    assert [halves[0] is halves[1], halves[1] is halves[2], halves[2] is halves[3]] == [True, False, True]
 
 
 def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:

@@ -36,8 +36,9 @@ def one_row(stock: float, level: float, left: float, scale: float) -> Trajectori
 def table_of(log: Trajectories, **more: Any) -> Table:
     """The same log in DuckDB."""
     wide = log.states.shape[2]
-    scale = {"scale": [f"scale_{i}" for i in range(wide)]} if log.has_scale else {}
-    declared = {"scale_memory": log.scale_memory, "labels": log.label_names, "labels_public": log.labels_public}
+    scale = {"scale": [f"scale_{i}" for i in range(wide)]} if log.facts.has_scale else {}
+    declared = {name: getattr(log.facts, name) for name in ("scale_memory", "labels_public")}
+    declared["labels"] = log.facts.label_names
     return Table(log.to_arrow(), **columns(wide, **scale, **declared, **more))
 
 
@@ -216,7 +217,8 @@ def test_a_scale_is_taken_from_tables() -> None:
     again = Trajectories.from_table(rows, **named)
     assert np.isnan(again.scale[::7]).all()
     table = Table(rows, **named)
-    assert (table.has_scale, table.scale_memory) == (again.has_scale, again.scale_memory) == (True, 3)
+    assert table.facts == again.facts
+    assert (table.facts.has_scale, table.facts.scale_memory) == (True, 3)
     np.testing.assert_array_equal(table.outcome_leaves(SHOP, bins=BINS), again.outcome_leaves(SHOP, bins=BINS))
 
 
@@ -238,7 +240,7 @@ def test_what_a_scale_needs() -> None:
     with pytest.raises(ValueError, match="scale must name 2 columns, got 1"):
         narrow.check(wide)
     with pytest.raises(AttributeError):
-        log.scale_memory = 0  # type: ignore[misc]
+        log.facts.scale_memory = 0  # type: ignore[misc]
     for each in (log, table_of(log)):
         with pytest.raises(ValueError, match=r"a scale needs .*SeparableProblem.*; Wear is another kind"):
             each.check(Wear(1))
@@ -274,7 +276,7 @@ def test_a_scale_with_memory_never_moves_more_than_was_paid_for(pair: Pair, leve
     for log, recorder in zip((first, second), recorders, strict=True):
         released = release_outcomes(log, problem, level_sizes=level_sizes, rho=budget(0.5), noise=recorder)
     (mechanism,) = released.guarantee.mechanisms
-    moved = 1 + first.scale_memory
+    moved = 1 + first.facts.scale_memory
     trees = problem.horizon * problem.products
     assert mechanism.sensitivity_squared == 2 * trees * len(level_sizes) * moved**2
     assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared

@@ -36,7 +36,7 @@ def melted(log: Trajectories, products: Sequence[Any] = SHOWN) -> pa.Table:
     parts = {"state": log.states, "action": log.actions, "left": log.next_states}
     parts |= {} if log.scale is None else {"scale": log.scale}
     columns: dict[str, Any] = {"trajectory": trajectory, "step": step, "product": np.array(products)[place]}
-    columns |= {"unit": log.owner[trajectory]} if log.has_units else {}
+    columns |= {"unit": log.owner[trajectory]} if log.facts.has_units else {}
     columns |= {name: array.ravel() for name, array in parts.items()}
     for name, values in log.labels.items():
         columns[name] = (values[trajectory] if values.ndim == 1 else values[trajectory, step]).tolist()

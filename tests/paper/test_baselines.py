@@ -33,7 +33,7 @@ def shop(products: int = 2, episodes: int = 400, **more: float) -> tuple[LostSal
 @given(neighbours())
 def test_perturbed_numbers_never_move_further_than_was_paid_for(pair: tuple) -> None:
     problem, first, second = pair
-    if first.has_units:
+    if first.facts.has_units:
         with pytest.raises(ValueError, match="input perturbation protects single trajectories"):
             release_rows(first, problem, rho=budget(0.5), noise=Recorder())
         return

@@ -86,7 +86,7 @@ KINDS += [labelled_neighbours(labels_public=public) for public in (False, True)]
 def test_the_table_never_changes_by_more_than_was_paid_for(pair: Pair) -> None:
     problem, first, second = pair
     paid_for(problem, first, second)
-    moved = first.max_per_unit if first.has_units else 1 + first.scale_memory
+    moved = first.facts.max_per_unit if first.facts.has_units else 1 + first.facts.scale_memory
     layout = sensitivity.joint_table(problem, bands=JOINT_BANDS, per_unit=moved)
     assert layout.sensitivity_squared == 2 * problem.horizon * problem.products * moved**2
 

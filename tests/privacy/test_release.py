@@ -51,7 +51,7 @@ def test_visits_never_change_by_more_than_was_paid_for(pair: tuple, values: Zone
     for change, mechanism in zip((pairs, sum(transitions)), released.guarantee.mechanisms, strict=True):
         assert change <= mechanism.sensitivity_squared
     assert released.guarantee.rho == 0.5
-    cap = first.max_per_unit
+    cap = first.facts.max_per_unit
     assert set(recorders[0].variances) == {Fraction(2 * first.horizon * cap**2) / Fraction(1, 2)}  # σ² = 2Hc²/ρ
 
 

@@ -211,7 +211,7 @@ def test_what_a_guarantee_says_of_its_log(noise: Any, private: bool) -> None:
                 assert found.labels == ("public" if public else "protected")
                 assert found.unit == ("unit" if units else "trajectory")
                 assert found.trajectories_per_unit == (2 if units else 1)
-                assert (found.scaled, found.scale_memory) == (bool(scale), log.scale_memory)
+                assert (found.scaled, found.scale_memory) == (bool(scale), log.facts.scale_memory)
                 if isinstance(noise, Recorder):
                     assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
                     noise.tables.clear()

@@ -76,8 +76,8 @@ def replaced(log: Trajectories, other: Trajectories) -> Trajectories:
     more: dict[str, Any] = {}
     if log.scale is not None and other.scale is not None:
         more["scale"] = np.concatenate([other.scale[:1], log.scale[1:]])
-    if log.label_names:
-        more["labels"] = {n: np.concatenate([other.labels[n][:1], log.labels[n][1:]]) for n in log.label_names}
+    if log.facts.label_names:
+        more["labels"] = {n: np.concatenate([other.labels[n][:1], log.labels[n][1:]]) for n in log.facts.label_names}
     return Trajectories(**parts, **more)
 
 

@@ -33,7 +33,8 @@ def week(states: Any, actions: Any, left: Any, **known: Any) -> Trajectories:
 def weeks_of(log: Trajectories, problem: LostSales = PROBLEM) -> Weeks:
     """The same log, by way of a wide table."""
     scale = {} if log.scale is None else {"scale": [f"scale_{i}" for i in range(log.states.shape[-1])]}
-    return read_weeks(Table(log.to_arrow(), **columns(log.states.shape[-1], **scale, labels=log.label_names)), problem)
+    names = columns(log.states.shape[-1], **scale, labels=log.facts.label_names)
+    return read_weeks(Table(log.to_arrow(), **names), problem)
 
 
 def test_a_week_worked_by_hand() -> None:

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl.data.sources import duckdb as duckdb_files
-from poolrl.data.sources import opening
+from poolrl.data.sources import opening, sales
 from poolrl.data.sources.engine import answer
 from poolrl.privacy.release import release_outcomes
-from poolrl.workflow import sales
 from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.exports import configured, export_facts, write_export

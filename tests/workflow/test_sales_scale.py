@@ -96,7 +96,7 @@ def test_one_week_never_moves_more_than_is_paid_for(
     for side in (0, 1):
         lines = [line for i, pair in enumerate(chains) for line in lines_of(pair[side], f"{i}-", str(i))]
         with opened(tmp_path, facts, lines, "chain") as (log, config):
-            assert (log.scale_memory, log.ids_public) == (memory, ids_stay)
+            assert (log.facts.scale_memory, log.facts.ids_public) == (memory, ids_stay)
             counted.append(count_outcomes(log, config.problem.posed, level_sizes=SIZES).levels)
             paid_for = outcome_trees(
                 config.problem.posed, level_sizes=SIZES, per_unit=config.moved, complete=False

@@ -54,7 +54,7 @@ def count_outcomes(log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int,
     trees = leaves.reshape(*leaves.shape[:-1], problem.kinds, bins)
     levels = tuple(trees.reshape(*trees.shape[:-1], size, -1).sum(axis=-1) for size in level_sizes)
     observed = leaves.sum(axis=-1)
-    if log.labels_public:
+    if log.facts.labels_public:
         totals = log.label_totals(problem)
         return OutcomeCounts(levels, totals[..., None] - observed, totals)
     everywhere = observed.reshape(-1, *observed.shape[-2:]).sum(axis=0)

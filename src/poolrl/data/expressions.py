@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import reduce
 from operator import add, and_
 from typing import Any
 
@@ -20,6 +20,7 @@ from poolrl.data.row_rules import (
     as_counted,
     bounds,
     part_divisors,
+    recorded_by_step,
     recorded_row,
     usable_amount,
     usable_divisor,
@@ -131,7 +132,7 @@ def recorded_steps(problem: Problem, formulas: Formulas, *, clip: bool, relative
         return formulas(step, row, fine & fits)
 
     usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
-    return [recorded_row(problem, partial(counted, step), usable) for step in range(problem.horizon)]
+    return recorded_by_step(problem, counted, usable)
 
 
 def cells_by_step(
@@ -152,13 +153,17 @@ def cells_by_step(
     if evaluator.coordinates:
         row = [part[:1] for part in row]
     try:
-        by_step = [[column for part in evaluator(each, *row) for column in as_columns(part)] for each in recordings]
+        known = {
+            number: [column for part in evaluator(each, *row) for column in as_columns(part)]
+            for number, each in {id(each): each for each in recordings}.items()
+        }
     except TypeError as error:
         # The error is about the formulas: no row has been read yet.
         raise ValueError(
             f"the formulas of {type(problem).__name__} cannot run inside an engine ({error}); use NumPy's arithmetic, "
             "comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
         ) from None
+    by_step = [known[id(each)] for each in recordings]
     return [_by_step(rows.step, choices) for choices in zip(*by_step, strict=True)]
 
 

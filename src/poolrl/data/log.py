@@ -25,12 +25,9 @@ _MAY_SHARE = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Log(ABC):
-    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it.
-
-    Its fields are public declarations, on which the noise and the counts depend. They cannot be set afterwards.
-    """
+@dataclass(frozen=True, kw_only=True)
+class LogFacts:
+    """Public declarations of a log, on which the noise and the counts depend."""
 
     has_units: bool  # whether a unit may own several trajectories
     max_per_unit: int  # c, how many of a unit's trajectories count
@@ -56,6 +53,18 @@ class Log(ABC):
         if self.max_per_unit != 1 and not self.has_units:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
 
+
+class Log(ABC):
+    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it."""
+
+    def __init__(self, facts: LogFacts) -> None:
+        self._facts = facts
+
+    @property
+    def facts(self) -> LogFacts:
+        """What was declared. It cannot be set afterwards."""
+        return self._facts
+
     @property
     @abstractmethod
     def units(self) -> int:
@@ -64,7 +73,7 @@ class Log(ABC):
     @property
     def slots(self) -> int:
         """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
-        return self.units * self.max_per_unit
+        return self.units * self.facts.max_per_unit
 
     @property
     @abstractmethod
@@ -97,18 +106,18 @@ class Log(ABC):
 
 def is_relative(log: Log, problem: Problem) -> bool:
     """Whether rows are divided before they are counted."""
-    return log.has_scale or has_own_bounds(problem)
+    return log.facts.has_scale or has_own_bounds(problem)
 
 
 def check_relative(log: Log, problem: Problem) -> None:
     """Refuse, by public facts alone, a problem whose rows cannot be divided or have other labels than the log."""
-    problem.labels.require(log.label_names)
+    problem.labels.require(log.facts.label_names)
     if is_relative(log, problem) and not problem.scale_dim:
         raise ValueError(
             "a scale needs a problem whose coordinates have a unit each (SeparableProblem), or whose state is a count; "
             f"{type(problem).__name__} is another kind"
         )
-    if log.has_coordinates and not isinstance(problem, SeparableProblem):
+    if log.facts.has_coordinates and not isinstance(problem, SeparableProblem):
         raise ValueError(
             "a table with one row per coordinate needs a problem whose coordinates are counted one by one "
             f"(SeparableProblem); {type(problem).__name__} is another kind"
@@ -117,11 +126,11 @@ def check_relative(log: Log, problem: Problem) -> None:
 
 def refuse_visits(log: Log, problem: Problem) -> None:
     """Refuse to count visits of a log with labels or a scale, for which nodes have no place, or with rows in parts."""
-    if log.has_coordinates:
+    if log.facts.has_coordinates:
         raise ValueError("a table with one row per coordinate needs outcome counts: use counts=Outcomes()")
     if len(problem.arrival_low) != problem.state_dim:
         raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
-    if log.has_scale or log.label_names or problem.labels:
+    if log.facts.has_scale or log.facts.label_names or problem.labels:
         raise ValueError("labels and a scale need outcome counts: use counts=Outcomes(), or leave them out")
 
 

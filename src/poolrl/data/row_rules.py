@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
-from poolrl.data.trace import Recording, record
+from poolrl.data.trace import Recording, record, record_steps
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
 # A FloatArray, or a Symbol, which behaves like one.
@@ -56,6 +56,12 @@ def recorded_row(problem: Problem, formula: Callable[..., Any], *more: NDArray[A
     return record(f"formulas of {type(problem).__name__}", formula, [*shapes, *more])
 
 
+def recorded_by_step(problem: Problem, formula: Callable[..., Any], *more: NDArray[Any]) -> list[Recording]:
+    """The same for each step, which the formula takes first."""
+    shapes = [(width,) for width in widths(problem).values()]
+    return record_steps(f"formulas of {type(problem).__name__}", formula, [*shapes, *more], problem.horizon)
+
+
 def bound_rules(problem: Problem, row: Row) -> list[RowRule]:
     """Every number lies within its public bounds."""
     parts = zip(PARTS, row, bounds(problem), strict=True)
@@ -85,15 +91,17 @@ def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
     return rules
 
 
-def recorded_rules(problem: Problem, rules: Callable[[Row], list[RowRule]]) -> tuple[Recording, list[RowRule]]:
-    """Where each rule holds, recorded, beside the rules in words."""
+def recorded_rules(
+    problem: Problem, rules: Callable[[int, Row], list[RowRule]]
+) -> tuple[list[Recording], list[RowRule]]:
+    """Where each rule holds, recorded for each step, beside the rules in words, which are those of every step."""
     found: list[RowRule] = []
 
-    def held(*row: Numbers) -> tuple[Numbers, ...]:
-        found.extend(rules((row[0], row[1], row[2])))
+    def held(step: int, *row: Numbers) -> tuple[Numbers, ...]:
+        found[:] = rules(step, (row[0], row[1], row[2]))
         return tuple(rule.held for rule in found)
 
-    return recorded_row(problem, held), found
+    return recorded_by_step(problem, held), found
 
 
 def possible(problem: Problem, step: int, row: Row) -> Numbers:

@@ -39,7 +39,7 @@ from poolrl.data.expressions import (
 )
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_table, with_coordinates, with_label_cells
-from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, missing_column, refuse_visits
+from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
 from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes
@@ -91,7 +91,7 @@ class Table(Log):
         **columns: Any,
     ) -> None:
         named = Columns(**columns)
-        super().__init__(
+        facts = LogFacts(
             has_units=named.unit is not None,
             max_per_unit=max_per_unit,
             ids_public=bool(ids_public),
@@ -102,6 +102,7 @@ class Table(Log):
             labels_public=bool(labels_public),
             has_coordinates=named.coordinate is not None,
         )
+        super().__init__(facts)
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
         opened = rows if isinstance(rows, Source) else Source(_table_of(rows, named))
@@ -126,8 +127,8 @@ class Table(Log):
     def check(self, problem: Problem) -> None:
         """Refuse columns that do not fit the problem. Their content is not looked at."""
         check_relative(self, problem)
-        wanted = widths(problem) | ({"scale": problem.scale_dim} if self.has_scale else {})
-        if self.has_coordinates:
+        wanted = widths(problem) | ({"scale": problem.scale_dim} if self.facts.has_scale else {})
+        if self.facts.has_coordinates:
             if len(self.coordinates) != problem.state_dim:
                 raise ValueError(f"coordinates must be {problem.state_dim}, got {len(self.coordinates)}")
             wanted = dict.fromkeys(wanted, 1)
@@ -185,7 +186,7 @@ class Table(Log):
         return found
 
     def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
-        return {"coordinate": rows[COORDINATE].cast("int32")} if self.has_coordinates else {}
+        return {"coordinate": rows[COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
 
     def lives(self, horizon: int) -> ir.Table:
         """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus.
@@ -193,7 +194,7 @@ class Table(Log):
         With coordinates there is one row per trajectory and coordinate.
         """
         lives = count_steps(self.rows_of_steps(horizon), self._life, horizon)
-        surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
+        surplus = self._rank(lives) >= self.facts.max_per_unit if self.facts.has_units else ibis.literal(False)
         return lives.mutate(surplus=surplus)
 
     @staticmethod
@@ -227,12 +228,12 @@ class Table(Log):
     @property
     def _keys(self) -> list[str]:
         """The identity of a trajectory: equal ids in two units are two trajectories."""
-        return ["unit", "trajectory"] if self.has_units else ["trajectory"]
+        return ["unit", "trajectory"] if self.facts.has_units else ["trajectory"]
 
     @property
     def _life(self) -> list[str]:
         """In what no step may come twice: a trajectory, or what it shows of one coordinate."""
-        return [*self._keys, "coordinate"] if self.has_coordinates else self._keys
+        return [*self._keys, "coordinate"] if self.facts.has_coordinates else self._keys
 
     def _id_columns(self) -> dict[str, str]:
         names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}
@@ -261,7 +262,7 @@ class Table(Log):
         """How many slots have each combination of labels at each step, (*labels, H)."""
         totals = np.zeros((problem.labels.count, problem.horizon), dtype=np.int64)
         rows = self.placed()._labelled(problem)._rows(problem, {})
-        if self.has_coordinates:
+        if self.facts.has_coordinates:
             # A step of a trajectory fills one slot, whatever number of rows it has.
             steps = self._label_of_steps(rows)
             rows = steps.filter(steps.label == steps.last).anti_join(self.surplus(problem.horizon), self._keys)
@@ -317,7 +318,7 @@ class Table(Log):
         dropped = self.dropped(problem.horizon)
         recordings = recorded_steps(problem, formulas, clip=self.clip, relative=relative)
         checks = row_checks(problem, clip=self.clip, divided=relative)
-        if self.has_coordinates:
+        if self.facts.has_coordinates:
             one = OnOneColumn(problem.outcome_dim, [*checks, *recordings])
             labelled = self.placed(one.facts)._labelled(problem)
             one.read_from(labelled.rows)
@@ -342,7 +343,7 @@ class Table(Log):
         # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
         # tables of groups.
         kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._life)
-        if self.has_coordinates and self.labels_public:
+        if self.facts.has_coordinates and self.facts.labels_public:
             steps = self._label_of_steps(rows)
             kept = kept.anti_join(steps.filter(steps.label != steps.last), [*self._keys, "step"])
         return kept
@@ -387,7 +388,7 @@ class Table(Log):
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
         if not problem.labels:
             return self
-        named, parts = self.columns.labels, self.has_coordinates
+        named, parts = self.columns.labels, self.facts.has_coordinates
         return self.with_rows(with_label_cells(self.rows, named, problem, by_coordinate=parts))
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:

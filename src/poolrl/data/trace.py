@@ -75,6 +75,18 @@ class Recording:
                 del known[part]
         return [known[id(part)] if isinstance(part, Symbol) else part for part in self.outputs]
 
+    def written(self) -> tuple[Any, ...]:
+        """All that it does: equal for recordings that do the same, as long as both are kept."""
+        place = {id(symbol): i for i, symbol in enumerate([*self.inputs, *(symbol for symbol, _ in self.order)])}
+
+        def name(part: Any) -> Any:
+            array = np.asarray(part) if not isinstance(part, Symbol) else None
+            return place[id(part)] if array is None else (array.shape, array.dtype.str, array.tobytes())
+
+        rules = [repr(s.rule.place) if isinstance(s.rule, Take) else id(s.rule) for s, _ in self.order]
+        parts = [tuple(map(name, symbol.parts)) for symbol, _ in self.order]
+        return tuple(rules), tuple(parts), tuple(map(name, self.outputs)), self.single
+
     def refuse_mixed_rows(self) -> None:
         """Compute some public rows together and one at a time: no operation mixes them, whatever it is called."""
         sizes = [(symbol.shape, int(np.prod(symbol.shape))) for symbol in self.inputs]
@@ -98,6 +110,28 @@ def record(whose: str, formula: Callable[..., Any], shapes: Iterable[tuple[int, 
     except (TypeError, AttributeError, IndexError, ValueError) as error:
         # In NumPy it may work, but then on a batch.
         raise ValueError(f"{whose} must treat each row by itself, but {error}: {ADVICE}") from None
+
+
+class AnyStep:
+    """Stands for all steps at once: a formula that looks at it is different from step to step, and must not go on."""
+
+    def _looked_at(self, *_: Any) -> NoReturn:
+        raise TypeError("the step is looked at")
+
+    __eq__ = __ne__ = __hash__ = __bool__ = __str__ = __repr__ = __format__ = __reduce_ex__ = _looked_at
+
+
+def record_steps(
+    whose: str, formula: Callable[..., Any], shapes: Iterable[tuple[int, ...] | NDArray[Any]], steps: int
+) -> list[Recording]:
+    """A recording for each step, the first argument of a formula; steps that do the same share one."""
+    shapes = list(shapes)
+    try:
+        return [Recording(partial(formula, AnyStep()), shapes)] * steps
+    except Exception:  # of a formula that looks at the step, which may say anything
+        same: dict[Any, Recording] = {}
+        found = [record(whose, partial(formula, step), shapes) for step in range(steps)]
+        return [same.setdefault(recording.written(), recording) for recording in found]
 
 
 def _refused(why: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ of a problem do not see it: they are recorded before (`data/trace.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -24,7 +24,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_arr
 from poolrl.data import row_rules
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
-from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
+from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
@@ -38,9 +38,13 @@ if TYPE_CHECKING:
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 Path = str | PathLike[str]
+# Steps that share a recording.
+Run = tuple[slice, Recording]
 # Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
 BLOCK_NUMBERS = 2**15
-# With fewer blocks, more threads cost more than they save.
+# Places that are counted at once: more than these would not fit into the same cache.
+MOST_PLACES = 2**16
+# With fewer blocks of a step, more threads cost more than they save.
 FEWEST_BLOCKS = 64
 # The variable is Numba's; joblib sets it.
 THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
@@ -90,7 +94,7 @@ class Trajectories(Log):
         if measured is not None and measured.shape not in (states.shape, (*states.shape[:2], 1)):
             raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
         known = log_labels(labels or {}, states.shape[:2])
-        super().__init__(
+        facts = LogFacts(
             has_units=unit is not None,
             max_per_unit=max_per_unit,
             has_scale=scale is not None,
@@ -99,6 +103,7 @@ class Trajectories(Log):
             step_labels=tuple(name for name, label in known.items() if label.codes.ndim == 2),
             labels_public=bool(labels_public),
         )
+        super().__init__(facts)
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
@@ -134,7 +139,7 @@ class Trajectories(Log):
 
         Rows with an unusable scale or another label are not refused, so with either the log is never full.
         """
-        return self.max_per_unit == 1 and not self.has_scale and not self.label_names
+        return self.facts.max_per_unit == 1 and not self.facts.has_scale and not self.facts.label_names
 
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts. Rows that are multiples of a scale are not."""
@@ -154,7 +159,8 @@ class Trajectories(Log):
         parts = {name: np.empty_like(getattr(self, name)) for name in row_rules.PARTS}
         rows = self._array_rows(problem)
         for step in range(self.horizon):
-            given, (row, divisors, usable) = rows.given(step, slice(None)), rows.multiples(step, slice(None))
+            here, whole = slice(step, step + 1), slice(None)
+            given, (row, divisors, usable) = rows.given(here, whole), rows.multiples(here, whole)
             moved = row_rules.recorded_row(problem, lambda *row, h=step: row_rules.moved_inside(problem, h, row))(*row)
             for part, value, before, after, unit in zip(parts.values(), given, row, moved, divisors, strict=True):
                 # A number that did not move keeps its bits.
@@ -237,15 +243,15 @@ class Trajectories(Log):
         from poolrl.data import arrow
 
         parts = {"state": self.states, "action": self.actions, "next_state": self.next_states}
-        unit = {"unit": self.owner} if self.has_units else {}
+        unit = {"unit": self.owner} if self.facts.has_units else {}
         scale = {} if self.scale is None else {"scale": self.scale}
         return arrow.long_table(parts | scale, unit, self.labels)
 
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
-        kept = {"unit": self.owner if self.has_units else None, "labels": self._labels}
-        names = (*row_rules.PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
-        return kept | {name: getattr(self, name) for name in names}
+        kept = {"unit": self.owner if self.facts.has_units else None, "labels": self._labels}
+        kept |= {name: getattr(self.facts, name) for name in ("max_per_unit", "scale_memory", "labels_public")}
+        return kept | {name: getattr(self, name) for name in (*row_rules.PARTS, "scale")}
 
     def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
         cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
@@ -276,23 +282,23 @@ class ArrayRows(Generic[AnyProblem]):
     scale: FloatArray | None
     cells: IntArray | None
 
-    def given(self, step: int, block: slice) -> row_rules.Row:
-        """Rows of a step in the user's units."""
-        state, action, next_state = (np.asfortranarray(part[block, step]) for part in self.parts)
+    def given(self, steps: slice, block: slice) -> row_rules.Row:
+        """Rows of some steps in the user's units, those of one trajectory after the other."""
+        state, action, next_state = (_by_coordinate(part[block, steps]) for part in self.parts)
         return state, action, next_state
 
-    def multiples(self, step: int, block: slice) -> tuple[row_rules.Row, row_rules.Row, BoolArray | bool]:
-        """Rows of a step as formulas take them, what they were divided by, and where that was possible.
+    def multiples(self, steps: slice, block: slice) -> tuple[row_rules.Row, row_rules.Row, BoolArray | bool]:
+        """Rows of some steps as formulas take them, what they were divided by, and where that was possible.
 
         They are divided by their scale and by their label cell's share of the bound.
         """
-        row, problem = self.given(step, block), self.problem
+        row, problem = self.given(steps, block), self.problem
         divisor: FloatArray | None = None
         usable: BoolArray | bool = True
         if self.scale is not None:
-            divisor = np.asfortranarray(self.scale[block, step])
+            divisor = _by_coordinate(self.scale[block, steps])
         if self.cells is not None:
-            cell = self.cells[block, step]
+            cell = self.cells[block, steps].ravel()
             usable = cell[:, None] >= 0
             if isinstance(problem, OutcomeProblem) and row_rules.has_own_bounds(problem):
                 share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
@@ -317,22 +323,22 @@ class ArrayRows(Generic[AnyProblem]):
         """
         problem = self.problem
         broken: dict[tuple[bool, int, int], row_rules.RowRule] = {}
-        fitting = [
-            row_rules.recorded_rules(problem, partial(row_rules.fit_rules, problem, step))
-            for step in range(problem.horizon)
-        ]
+        recordings, rules = row_rules.recorded_rules(problem, partial(row_rules.fit_rules, problem))
+        runs = _runs(recordings, problem.horizon)
 
         def look(block: slice) -> None:
-            for step, (recording, rules) in enumerate(fitting):
-                row = self.given(step, block)
-                limits = enumerate(row_rules.bound_rules(problem, row))
-                outside = {(False, step, i): rule for i, rule in limits if not rule.held.all()}
-                broken.update(outside)
-                if not outside:
-                    held = enumerate(recording(*row))
-                    broken.update({(True, step, i): rules[i] for i, mask in held if not mask.all()})
+            for steps, recording in runs:
+                row = self.given(steps, block)
 
-        self._in_blocks(look, BLOCK_NUMBERS)
+                found = [(False, rule, rule.held) for rule in row_rules.bound_rules(problem, row)]
+                if all(held.all() for _, _, held in found):
+                    found = [(True, rule, held) for rule, held in zip(rules, recording(*row), strict=True)]
+                for i, (fit, rule, held) in enumerate(found):
+                    if not held.all():
+                        by_step = held.reshape(-1, steps.stop - steps.start, held.shape[-1]).all(axis=(0, 2))
+                        broken[fit, steps.start + int(by_step.argmin()), i] = rule
+
+        self._in_blocks(look, BLOCK_NUMBERS, runs)
         return broken[min(broken)] if broken else None
 
     def leaves(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> IntArray:
@@ -340,19 +346,19 @@ class ArrayRows(Generic[AnyProblem]):
         problem, coordinates = self.problem, self.problem.outcome_dim
         size = cell_count(problem, formula, bins)
         trees, everything = problem.labels.count * coordinates, sees_everything(problem)
-        recordings = self._recordings(formula, bins)
 
-        def places(step: int, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(recordings[step], step, block)
+        def places(recording: Recording, steps: slice, block: slice) -> IntArray:
+            cell, observed, usable = self._formula_cells(recording, steps, block)
             cell = cell + np.arange(coordinates) * size
             if self.cells is not None:
-                cell += self.cells[block, step, None] * (coordinates * size)
+                cell += self.cells[block, steps].reshape(-1, 1) * (coordinates * size)
             if not (everything and usable is True):
                 cell = np.where(observed & usable, cell, trees * size)
-            return cell.ravel(order="K")
+            return cell
 
         # A count of many label cells needs many rows, or most of the time would go into empty cells.
-        counted = self._tallied(places, trees * size, numbers=max(BLOCK_NUMBERS, trees * size))
+        numbers = max(BLOCK_NUMBERS, trees * size)
+        counted = self._tallied(places, self._recordings(formula, bins), trees * size, numbers=numbers)
         by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
@@ -362,30 +368,44 @@ class ArrayRows(Generic[AnyProblem]):
         `edges` are (label cells, H, k).
         """
         problem, size = self.problem, self.problem.outcome_dim + 1
-        recordings = self._recordings(side_formula(problem), TOGETHER_BANDS)
 
-        def places(step: int, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(recordings[step], step, block)
+        def places(recording: Recording, steps: slice, block: slice) -> IntArray:
+            cell, observed, usable = self._formula_cells(recording, steps, block)
             # Rows without a label cell are not usable, whatever the last cell's edge says of them.
-            edge = edges[0 if self.cells is None else self.cells[block, step], step]
-            shown, beyond = sides(problem, cell, edge)
+            of_row = np.zeros((1, 1), dtype=np.int64) if self.cells is None else self.cells[block, steps]
+            edge = edges[of_row, np.arange(steps.start, steps.stop)]
+            by_row = cell.reshape(-1, *edge.shape[1:])
+            both = sides(problem, by_row, edge)
+            shown, beyond = (np.broadcast_to(side, by_row.shape).reshape(cell.shape) for side in both)
             shown = shown & observed & usable
-            crowd: IntArray = shown.sum(axis=-1) * size + (shown & beyond).sum(axis=-1)
+            crowd: IntArray = shown.sum(axis=-1, keepdims=True) * size + (shown & beyond).sum(axis=-1, keepdims=True)
             return crowd
 
-        return self._tallied(places, size * size, numbers=BLOCK_NUMBERS)
+        recordings = self._recordings(side_formula(problem), TOGETHER_BANDS)
+        return self._tallied(places, recordings, size * size, numbers=BLOCK_NUMBERS)
 
-    def _tallied(self, places: Callable[[int, slice], IntArray], size: int, *, numbers: int) -> IntArray:
+    def _tallied(
+        self,
+        places: Callable[[Recording, slice, slice], IntArray],
+        recordings: Sequence[Recording],
+        size: int,
+        *,
+        numbers: int,
+    ) -> IntArray:
         """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
         counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), Lock()
+        runs = _runs(recordings, max(1, MOST_PLACES // size))
 
         def count(block: slice) -> None:
-            for step in range(self.problem.horizon):
-                found = np.bincount(places(step, block), minlength=size + 1)[:-1]
+            for steps, recording in runs:
+                place, many = places(recording, steps, block), steps.stop - steps.start
+                if many > 1:
+                    place = place.reshape(-1, many, place.shape[-1]) + np.arange(many)[:, None] * (size + 1)
+                found = np.bincount(place.ravel(order="K"), minlength=many * (size + 1)).reshape(many, size + 1)
                 with adding:
-                    counted[step] += found
+                    counted[steps] += found[:, :-1]
 
-        self._in_blocks(count, numbers)
+        self._in_blocks(count, numbers, runs)
         return counted
 
     def _recordings(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> list[Recording]:
@@ -400,7 +420,7 @@ class ArrayRows(Generic[AnyProblem]):
                 row, fits = row_rules.as_counted(problem, step, row, relative=True, clip=False)
             return *formula(problem, step, *row, bins=bins, relative=relative), fits
 
-        recordings = [row_rules.recorded_row(problem, partial(cells, step)) for step in range(problem.horizon)]
+        recordings = row_rules.recorded_by_step(problem, cells)
         for cell, observed, fits in (recording.outputs for recording in recordings):
             one_each = (problem.outcome_dim,)
             fit = fits is True or fits.shape in ((1,), one_each)
@@ -410,24 +430,42 @@ class ArrayRows(Generic[AnyProblem]):
         return recordings
 
     def _formula_cells(
-        self, recording: Recording, step: int, block: slice
+        self, recording: Recording, steps: slice, block: slice
     ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
         """The cells of a formula, where it is observed, and which rows can be used."""
-        row, _, usable = self.multiples(step, block)
+        row, _, usable = self.multiples(steps, block)
         cell, observed, fits = recording(*row)
         return cell, observed, usable if recording.outputs[2] is True else usable & fits
 
-    def _in_blocks(self, work: Callable[[slice], None], numbers: int) -> None:
-        """Call `work` on slices that hold this many numbers each and together cover all trajectories."""
+    def _in_blocks(self, work: Callable[[slice], None], numbers: int, runs: Sequence[Run]) -> None:
+        """Call `work` on slices that hold this many numbers of a run and together cover all trajectories."""
         trajectories, _, coordinates = self.parts[0].shape
-        length = max(1, numbers // coordinates)
+        longest = max(steps.stop - steps.start for steps, _ in runs)
+        length = max(1, numbers // (coordinates * longest))
         blocks = [slice(start, min(start + length, trajectories)) for start in range(0, trajectories, length)]
-        if trajectories < FEWEST_BLOCKS * length:
+        if trajectories < FEWEST_BLOCKS * longest * length:
             list(map(work, blocks))
         else:
             # Threads of this call alone: they would not survive a fork.
             with ThreadPoolExecutor(THREADS) as threads:
                 list(threads.map(work, blocks))
+
+
+def _by_coordinate(rows: FloatArray) -> FloatArray:
+    """Rows of trajectories and steps (m, S, k) as (m · S, k), in memory coordinate by coordinate."""
+    return rows.transpose(2, 0, 1).reshape(rows.shape[2], -1).T
+
+
+def _runs(recordings: Sequence[Recording], most: int) -> list[Run]:
+    """Steps that follow each other and share a recording, so that their rows are computed together."""
+    runs: list[Run] = []
+    for step, recording in enumerate(recordings):
+        steps, before = runs[-1] if runs else (slice(0, 0), None)
+        if before is recording and step - steps.start < most:
+            runs[-1] = slice(steps.start, step + 1), recording
+        else:
+            runs.append((slice(step, step + 1), recording))
+    return runs
 
 
 def read_minari(dataset: minari.MinariDataset | str, **known: Any) -> Trajectories:

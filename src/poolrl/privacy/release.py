@@ -52,6 +52,14 @@ def admit(log: object) -> None:
             raise ValueError(f"a log must be a Trajectories or a Table, and no subclass, got {kind.__name__}")
 
 
+def moved_by(log: Log) -> int:
+    """c: how many trajectories may move with one unit, by what was declared of the log."""
+    facts = log.facts
+    return sensitivity.moved_trajectories(
+        per_unit=facts.max_per_unit, scale_memory=facts.scale_memory, has_units=facts.has_units
+    )
+
+
 def release_outcomes(
     log: Log,
     problem: OutcomeProblem,
@@ -75,11 +83,9 @@ def release_outcomes(
     admit(log)
     # Public facts alone may decide whether a row can be unobserved, and whether the root needs noise.
     complete = sees_everything(problem) and log.is_full
-    moved = sensitivity.moved_trajectories(
-        per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
-    )
+    moved = moved_by(log)
     trees = sensitivity.outcome_trees(
-        problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.labels_public
+        problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.facts.labels_public
     ).mechanism(rho)
     asked = [name for name in sensitivity.ON_TOP if on_top.get(name)]
     if missing := [name for name in asked if sensitivity.ON_TOP[name].beside_edges and edges is None]:
@@ -94,10 +100,10 @@ def release_outcomes(
     unobserved = None if complete else sampler.add(exact.unobserved, trees.variance)
     root = [np.full_like(exact.levels[0], log.slots)] if public_root else []
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
-    totals = exact.totals if log.labels_public else None
+    totals = exact.totals if log.facts.labels_public else None
     guarantee = _guarantee(log, problem, noise, trees, *tables.values())
     nodes = tuple(root + noisy), unobserved, log.slots, float(trees.variance)
-    released = PrivateOutcomes(*nodes, guarantee, totals, log.step_labels)
+    released = PrivateOutcomes(*nodes, guarantee, totals, log.facts.step_labels)
     # All tables come from one sampler: a seed that began anew would give two tables the same noise.
     for name, table in tables.items():
         chosen = edges(released) if edges and sensitivity.ON_TOP[name].beside_edges else None
@@ -123,7 +129,7 @@ def release_visits(
     log.check(problem)
     exact = counts.count_visits(log, partition)
     layouts = sensitivity.visit_tables(
-        problem, pairs=partition.pair_count, states=partition.state_count, per_unit=log.max_per_unit
+        problem, pairs=partition.pair_count, states=partition.state_count, per_unit=log.facts.max_per_unit
     )
     visits, transitions = (layout.mechanism(zcdp.budget(rho) / 2) for layout in layouts)
 
@@ -169,7 +175,7 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
     admit(log)
     refuse_visits(log, problem)
     log.check(problem)
-    if log.has_units:
+    if log.facts.has_units:
         raise ValueError("input perturbation protects single trajectories: leave out unit and max_per_unit")
     mechanism = sensitivity.logged_numbers(problem, trajectories=len(log)).mechanism(rho)
     low = np.concatenate([problem.action_low, problem.state_low])
@@ -210,15 +216,15 @@ def _on_lattice(
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
     # By `is`, because another class could declare itself equal.
     secure = any(type(noise) is each for each in SECURE)
-    unit = "unit" if log.has_units else "trajectory"
+    unit = "unit" if log.facts.has_units else "trajectory"
     return Guarantee(
         mechanisms,
         secure,
         problem.horizon,
-        trajectories_per_unit=log.max_per_unit,
+        trajectories_per_unit=log.facts.max_per_unit,
         unit=unit,
-        adjacency=KEEP_IDS if log.ids_public else REPLACE_ANY,
-        scaled=log.has_scale,
-        scale_memory=log.scale_memory,
-        labels=("public" if log.labels_public else "protected") if log.label_names else "none",
+        adjacency=KEEP_IDS if log.facts.ids_public else REPLACE_ANY,
+        scaled=log.facts.has_scale,
+        scale_memory=log.facts.scale_memory,
+        labels=("public" if log.facts.labels_public else "protected") if log.facts.label_names else "none",
     )

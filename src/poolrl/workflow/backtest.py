@@ -31,6 +31,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.label_cells import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
+from poolrl.data.sources.sales import SHUT, TWICE
 from poolrl.data.table import Table
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels, Policy
@@ -38,7 +39,6 @@ from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.open_log import EXPLAINED
-from poolrl.workflow.sales import SHUT, TWICE
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
 RECORDED, REMADE = "the one that the log recorded", "made anew from the policy's own sales, as estimated"
@@ -95,7 +95,7 @@ class _Rows:
         week = _read(table["week"], lambda ids: np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)
         shape = int(week.max(initial=-1)) + 1, problem.horizon, problem.products
         product = np.arange(problem.products)[None]
-        if log.has_coordinates:
+        if log.facts.has_coordinates:
             places = {str(name): place for place, name in enumerate(log.coordinates)}
             product = _read(table["coordinate"], lambda names: [places.get(name, -1) for name in names], -1)[:, None]
         step = table["step"].to_numpy() - log.first_step
@@ -143,7 +143,7 @@ def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
         asked["coordinate"] = rows[columns.coordinate].cast("string")
     for i, name in enumerate(problem.labels.names):
         asked[f"label {i}"] = comparable(rows[columns.labels[name]], problem.labels, name)
-    if log.has_coordinates and set(EXPLAINED) <= set(rows.columns):
+    if log.facts.has_coordinates and set(EXPLAINED) <= set(rows.columns):
         asked |= {name: rows[name] for name in EXPLAINED}
     return answer(rows.select(**asked))
 
@@ -158,7 +158,7 @@ def read_weeks(
     if by is not None and by not in log.rows.columns:
         raise ValueError(f"--by names a column that the log does not have: {by!r}")
     for name in problem.labels.names:
-        if name not in log.label_names:
+        if name not in log.facts.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
     table = _asked(log, problem, since and (by or log.columns.trajectory))
     rows = _Rows.of(table, log, problem)

@@ -188,7 +188,8 @@ def faulty_rows(file: ConfigFile, log: Table, faults: Iterable[RowFault]) -> lis
 def used_by_a_fit(log: Table, problem: OutcomeProblem) -> LogFinding:
     """How much of the log a fit would use. Steps after the end of a season show nothing by right."""
     used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.outcome_dim
-    what = "steps and outcomes of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
+    several = log.facts.max_per_unit > 1
+    what = "places, max_per_unit for each unit" if several else "steps and outcomes of its trajectories"
     stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
     if problem.one_season and problem.horizon > 1:
         what += "; steps after the last one is gone show nothing"

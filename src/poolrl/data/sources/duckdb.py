@@ -27,7 +27,8 @@ import ibis
 import sqlglot
 
 from poolrl.data.ids import canonical
-from poolrl.data.sources.engine import ID_FUNCTION, RowError, interruptible, quoted_name, quoted_text, refused, refusing
+from poolrl.data.sources.engine import RowError, interruptible, refused, refusing
+from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
 
 ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
 SCHEMAS = "poolrl_schema"

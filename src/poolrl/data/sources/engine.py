@@ -18,9 +18,6 @@ _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 # The method of a connection that stops its work. Spark has none that would not stop other people's work too.
 _STOPS = {"duckdb": "interrupt", "postgres": "cancel_safe"}
 
-# A function for queries that put ids together from several columns: it brings one of them into one spelling.
-ID_FUNCTION = "poolrl_id"
-
 
 @dataclass(frozen=True)
 class Source:
@@ -131,13 +128,3 @@ def refusing(engine: str, errors: type[Exception], refusal: type[ValueError] = V
 def _first(error: BaseException) -> BaseException:
     """The error that a chain began with."""
     return error if error.__context__ is None else _first(error.__context__)
-
-
-def quoted_name(name: str) -> str:
-    """A name, quoted for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_text(value: str) -> str:
-    """A text, quoted for SQL."""
-    return "'" + value.replace("'", "''") + "'"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from poolrl.data.sources.engine import quoted_name, quoted_text
+from poolrl.data.sources.sql import quoted_name, quoted_text, sql_list
 
 
 def files_in(where: Path) -> list[Path]:
@@ -188,8 +188,3 @@ def _unpacked(packed: BinaryIO) -> Iterator[bytes]:
         if member.eof:
             # A gzip file may have several parts.
             member = zlib.decompressobj(wbits=_GZIP)
-
-
-def sql_list(values: Sequence[str]) -> str:
-    """Texts as a list of SQL."""
-    return "[" + ", ".join(quoted_text(value) for value in values) + "]"

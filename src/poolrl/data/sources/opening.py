@@ -24,7 +24,8 @@ import pyarrow as pa
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
-from poolrl.data.sources.engine import Answer, RowError, Source, answer, interruptible, quoted_name, refusing
+from poolrl.data.sources.engine import Answer, RowError, Source, answer, interruptible, refusing
+from poolrl.data.sources.sql import quoted_name, sql_list
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -183,7 +184,7 @@ def _needed(query: str | None, what: str) -> str:
 def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
     """Give the files the name `log`, and forbid access to other files."""
     try:
-        database.execute(f"SET allowed_paths = {log_files.sql_list(files)}")
+        database.execute(f"SET allowed_paths = {sql_list(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
     except duckdb.Error:
         raise ValueError(

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError, field_validator, model_validato
 from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
 from poolrl.checks import nearest
 from poolrl.data.log import Columns
+from poolrl.data.sources.sales import WEEKDAYS
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.privacy import zcdp
@@ -24,7 +25,6 @@ from poolrl.workflow.config.sections import (
     FORGETTING,
     FORGETTING_SCALED,
     MONDAY,
-    WEEKDAYS,
     WIDE_ONLY,
     Key,
     LogTable,
@@ -140,7 +140,7 @@ class Config(Facts):
 
     def export(self) -> str | None:
         """The SQL that gives the rows of a sales export in a database file."""
-        from poolrl.workflow.sales import export_query
+        from poolrl.data.sources.sales import export_query
 
         return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
 

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
+from poolrl.data.sources.sales import WEEKDAYS, plain_word
 from poolrl.ledger.accounts import Period, When, normal_name
 from poolrl.problems.labels import MOST_LABEL_CELLS
 
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config
     from poolrl.workflow.trades.trade import Trade
 
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")
-# The column of each label in the query of a sales export, and the one that says when a week begins.
-LABEL_COLUMN, MONDAY = "label_{}", "monday"
+# The column of a sales export's query that says when a week begins.
+MONDAY = "monday"
 SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
 # Columns of a sales export that no two keys may share.
 SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
@@ -86,20 +86,9 @@ def keys_of_model(section: str, model: type[BaseModel]) -> list[Key]:
     return [Key.of(section, name, field) for name, field in model.model_fields.items()]
 
 
-def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
-    """SQL that reads a field as 1 or 0, and as NULL where it holds neither a word for yes nor one for no."""
-    word = f"coalesce(lower(trim(CAST({column} AS VARCHAR))), '')"
-    true, false = (", ".join("'" + _plain(word).replace("'", "''") + "'" for word in words) for words in (yes, no))
-    return f"(CASE WHEN {word} IN ({true}) THEN 1.0 WHEN {word} IN ({false}) THEN 0.0 END)"
-
-
 def _require_different(yes: list[str], no: list[str]) -> None:
-    if both := {_plain(word) for word in yes} & {_plain(word) for word in no}:
+    if both := {plain_word(word) for word in yes} & {plain_word(word) for word in no}:
         raise ValueError(f"yes and no must not share a word, as they do {sorted(both)[0]!r}")
-
-
-def _plain(word: str) -> str:
-    return word.strip().lower()
 
 
 class LogTable(Facts):

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, model_validator
 from pydantic.fields import FieldInfo
 
 from poolrl.data.log import Columns
+from poolrl.data.sources.sales import flag_sql
 from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.workflow.config.sections import (
     SERVER,
@@ -19,7 +20,6 @@ from poolrl.workflow.config.sections import (
     LogTable,
     ProblemSection,
     asked,
-    flag_sql,
     keys_of_model,
 )
 from poolrl.workflow.trades.trade import Trade, trade_named
@@ -150,7 +150,7 @@ class DeclaredFacts(ProblemSection):
     def query(self, config: Config, *, explained: bool) -> str:
         """SQL that gives states, actions and next states of every row, each from its own fields."""
         # Here, because engines take long to import.
-        from poolrl.data.sources.engine import quoted_name as quoted
+        from poolrl.data.sources.sql import quoted_name as quoted
 
         log = config.log
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.

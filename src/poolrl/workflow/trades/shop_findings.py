@@ -29,6 +29,7 @@ from poolrl.data.row_rules import (
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
+from poolrl.data.sources.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, columns_read, field_counts, typed_rows
 from poolrl.data.table import Table
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
@@ -50,8 +51,7 @@ from poolrl.workflow.check import (
     used_by_a_fit,
 )
 from poolrl.workflow.config.configuration import Config, ConfigFile
-from poolrl.workflow.config.sections import WEEKDAYS, SalesTable
-from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, typed_rows
+from poolrl.workflow.config.sections import SalesTable
 from poolrl.workflow.trades.trade import trade_of
 
 # Reasons why a row that can be read is unobserved, by what `check` looks at. Those of the query come first.
@@ -94,12 +94,12 @@ def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
     names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
     numbers = {part: _amounts(log, names[part]) for part in PARTS}
 
-    def rules(row: Row) -> list[RowRule]:
+    def rules(step: int, row: Row) -> list[RowRule]:
         if not columns.scale:
-            return fit_rules(problem, 0, row)
-        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, 0, row))]
+            return fit_rules(problem, step, row)
+        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, step, row))]
 
-    held, words = recorded_rules(problem, rules)
+    (held, *_), words = recorded_rules(problem, rules)
     for rule, entries in zip(words, OnColumns()(held, *numbers.values()), strict=True):
         for i, kept in enumerate(entries):
             # Some rules hold whatever a row says: backlogged demand is never cut off.

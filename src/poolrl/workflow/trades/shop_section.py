@@ -9,15 +9,14 @@ from pydantic import Field, model_validator
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
+from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS
 from poolrl.problems.inventory import LostSales
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.config.sections import (
     DATABASE_FILE,
-    LABEL_COLUMN,
     MONDAY,
     SALES_ROLES,
     SERVER,
-    WEEKDAYS,
     WIDE_ONLY,
     DeclaredValues,
     Key,
@@ -164,7 +163,7 @@ class ShopFacts(ProblemSection):
         if config.sales is None:
             return config.log.query
         # Here, because engines take long to import.
-        from poolrl.workflow.sales import sales_query
+        from poolrl.data.sources.sales import sales_query
 
         labels = config.columns_of_labels()
         return sales_query(config.sales, labels=labels, step_labels=self.step_labels, explained=explained)

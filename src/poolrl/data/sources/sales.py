@@ -15,10 +15,13 @@ but for the scale "same weekday, last m weeks": that is a mean over the m calend
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Protocol
 
-from poolrl.data.sources.engine import ID_FUNCTION, quoted_name, quoted_text
-from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable, flag_sql
+from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
 
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# The column of each label in the query.
+LABEL_COLUMN = "label_{}"
 # The largest number that is read. Sums of thousandths of such numbers are exact.
 LARGEST_READ = 10**12
 # Columns that are read as yes and no; others are numbers. A row is unobserved if one of them cannot be read.
@@ -30,8 +33,50 @@ TWICE, SHUT = "double rows", "closed"
 FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 
 
+class SalesExport(Protocol):
+    """What is declared of an export: [sales] of a configuration has the same keys, and says what they mean."""
+
+    shop: str
+    date: str
+    product: str
+    opening: str
+    delivery: str
+    sales: str
+    stock_out: str | None
+    open: str | None
+    table: str | None
+    decimal: Literal[".", ","]
+    thousands: Literal["", ".", ",", "'", " "]
+    date_format: str | None
+    yes: list[str]
+    no: list[str]
+    missing_days: Literal["unobserved", "nothing happened"]
+    scale: str | None
+    scale_floor: float
+
+    @property
+    def weeks(self) -> int | None:
+        """m of "same weekday, last m weeks"."""
+
+    @property
+    def open_days(self) -> list[int]:
+        """The days of a week that are steps, Monday being 1."""
+
+
+def plain_word(word: str) -> str:
+    """A word of a flag, as it is compared."""
+    return word.strip().lower()
+
+
+def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
+    """SQL that reads a field as 1 or 0, and as NULL where it holds neither a word for yes nor one for no."""
+    word = f"coalesce(lower(trim(CAST({column} AS VARCHAR))), '')"
+    true, false = (", ".join(quoted_text(plain_word(word)) for word in words) for words in (yes, no))
+    return f"(CASE WHEN {word} IN ({true}) THEN 1.0 WHEN {word} IN ({false}) THEN 0.0 END)"
+
+
 def sales_query(
-    sales: SalesTable, *, labels: Mapping[str, str], step_labels: Collection[str] = (), explained: bool = False
+    sales: SalesExport, *, labels: Mapping[str, str], step_labels: Collection[str] = (), explained: bool = False
 ) -> str:
     """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
@@ -54,7 +99,7 @@ def sales_query(
     return f"WITH {', '.join(steps)}\nSELECT 'shop ' || shop || ', week of ' || monday AS week, {columns}\nFROM {rows}"
 
 
-def number_reading(column: str, sales: SalesTable) -> str:
+def number_reading(column: str, sales: SalesExport) -> str:
     """A field as a number; NULL where it has another spelling than the declared one."""
     text = f"CAST({quoted_name(column)} AS VARCHAR)"
     if sales.thousands:
@@ -69,7 +114,7 @@ def number_reading(column: str, sales: SalesTable) -> str:
     return f"TRY_CAST({text} AS DOUBLE)"
 
 
-def date_reading(sales: SalesTable) -> str:
+def date_reading(sales: SalesExport) -> str:
     """A field as a date; NULL where it is spelt otherwise than declared, or lies outside four centuries."""
     column = quoted_name(sales.date)
     read = f"TRY_CAST({column} AS DATE)"
@@ -79,7 +124,7 @@ def date_reading(sales: SalesTable) -> str:
     return f"CASE WHEN {read} BETWEEN DATE '1800-01-01' AND DATE '2199-12-31' THEN {read} END"
 
 
-def readings(sales: SalesTable) -> dict[str, str]:
+def readings(sales: SalesExport) -> dict[str, str]:
     """How each column that must be readable is read; those that are not there are left out."""
     amounts = ["opening", "delivery", "sales", *(["scale"] if sales.scale is not None and sales.weeks is None else [])]
     flags = [name for name in FLAGS if getattr(sales, name) is not None]
@@ -94,20 +139,20 @@ def unreadable(name: str) -> str:
     return f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
 
 
-def columns_read(sales: SalesTable, labels: Mapping[str, str]) -> list[str]:
+def columns_read(sales: SalesExport, labels: Mapping[str, str]) -> list[str]:
     """The columns of the export that the query reads."""
     read = [sales.shop, sales.date, sales.product, *(getattr(sales, name) for name in readings(sales))]
     return list(dict.fromkeys([*read, *labels.values()]))
 
 
-def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
+def export_query(sales: SalesExport, labels: Mapping[str, str]) -> str | None:
     """SQL for these columns in a database file; None for other files."""
     if sales.table is None:
         return None
     return f"SELECT {', '.join(map(quoted_name, columns_read(sales, labels)))} FROM {quoted_name(sales.table)}"
 
 
-def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
+def typed_rows(sales: SalesExport, texts: Mapping[str, str]) -> str:
     """Every row of the export, its fields read: NULL where one cannot be. `texts` are columns that stay text."""
     plain = {name: f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '')" for name, column in texts.items()}
     columns = [
@@ -120,7 +165,7 @@ def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
     return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
 
 
-def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
+def field_counts(sales: SalesExport, products: Sequence[str]) -> dict[str, str]:
     """What `poolrl check` counts in `typed_rows`: all rows, and those of which a field cannot be read or used."""
     known, names = list(readings(sales)), ", ".join(map(quoted_text, products))
     counts = {
@@ -141,7 +186,7 @@ def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
     return counts
 
 
-def _days(sales: SalesTable, labels: list[str]) -> str:
+def _days(sales: SalesExport, labels: list[str]) -> str:
     """Rows of the weeks. `why` says what cannot be read of one."""
     known = readings(sales)
     reasons = [f"WHEN {unreadable(name)} THEN '{name}'" for name in known]
@@ -163,7 +208,7 @@ def _days(sales: SalesTable, labels: list[str]) -> str:
 )"""
 
 
-def _cells(sales: SalesTable, labels: list[str]) -> str:
+def _cells(sales: SalesExport, labels: list[str]) -> str:
     """One row per day and product. A value that stands twice, or cannot be read, is unobserved."""
     numbers = ["opening", "order_up_to", "remaining", "sales", *(["scale"] if "scale" in readings(sales) else [])]
     once = [f"CASE WHEN count(*) = 1 AND max(why) IS NULL THEN max({name}) END AS {name}" for name in numbers]
@@ -178,7 +223,7 @@ def _cells(sales: SalesTable, labels: list[str]) -> str:
 )"""
 
 
-def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str:
+def _nothing_happened(sales: SalesExport, labels: list[str], step_labels: list[str]) -> str:
     """A row stands for itself and for the days after it in its week that have none: no delivery, no sale.
 
     The first days of a week have no row before them in it, and stay unobserved. So do days whose label or scale only a
@@ -198,7 +243,7 @@ def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[st
 )"""
 
 
-def _scaled(sales: SalesTable, rows: str) -> str:
+def _scaled(sales: SalesExport, rows: str) -> str:
     """The scale of shop, product and weekday: mean sales of the m weeks before, if at least half of them are there.
 
     Sums are of whole thousandths. So they are exact, and no other week decides how one is rounded.
