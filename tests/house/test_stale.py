@@ -12,7 +12,7 @@ from benchmarks import report, stale
 from poolrl import __version__
 from poolrl.paper.write_up import made_by
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def git(folder: Path, *words: str) -> str:
