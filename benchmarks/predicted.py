@@ -73,7 +73,7 @@ def judge(known: Known, rho: float, seed: int) -> Iterator[Judged]:
 
 def show(found: list[Judged], report: Report) -> None:
     """A row for each world and budget."""
-    rows, right = [], 0
+    rows, right, hidden = [], 0, []
     for world in dict.fromkeys(each.world for each in found):
         for rho in RHOS:
             cells, of_row = [], [each for each in found if (each.world, each.rho) == (world, rho)]
@@ -84,6 +84,9 @@ def show(found: list[Judged], report: Report) -> None:
             if all(each.ratio is not None and each.inside for each in of_row if each.what != "best"):
                 right += 1
                 continue
+            if all(each.ratio is None for each in of_row):
+                hidden.append(f"{world}, rho = {rho:g}")
+                continue
             none = np.mean([each.ratio is None for each in of_row if each.what == "policy"])
             verdicts = [each.verdict for each in of_row if each.what == "policy"]
             usual = max(dict.fromkeys(verdicts), key=verdicts.count)
@@ -91,6 +94,7 @@ def show(found: list[Judged], report: Report) -> None:
             rows.append([world, f"{rho:g}", *cells, f"{none:.0%}", usual + (f" ({wrong} wrong)" if wrong else "")])
     report.table(["world", "rho", "today", "policy", "none", "verdict"], rows)
     report.text(f"Left out are the {right} worlds and budgets where every cost was shown and lay inside.")
+    report.text(f"No cost was shown in any run: {'; '.join(hidden) or 'nowhere'}.")
     for which, later in (("of weeks like those in the log", False), ("of later weeks", True)):
         for what in ("today", "policy", "best"):
             shown = [each for each in found if each.what == what and each.ratio and ("later" in each.world) == later]

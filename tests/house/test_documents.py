@@ -19,13 +19,21 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
 
 
+def anchors_of(document: Path) -> set[str]:
+    """Headings as links name them: in small letters, without signs, with hyphens for blanks."""
+    headings = re.findall(r"^#+ (.*)", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_what_is_named_exists(document: Path) -> None:
     text = document.read_text()
     for path, name in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text):
         assert name in functions_of(ROOT / path), f"{document.name} names {path}::{name}"
-    for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
-        assert (document.parent / link).exists(), f"{document.name} links to {link}"
+    for link, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)", text):
+        target = document.parent / link if link else document
+        assert target.exists(), f"{document.name} links to {link}"
+        assert not anchor or anchor in anchors_of(target), f"{document.name} links to {link}#{anchor}"
 
 
 def test_every_lemma_has_a_test() -> None:

@@ -176,7 +176,7 @@ def rq3_sections(runs: Runs) -> list[Section]:
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
             for title, cell in cells.items():
                 table = _over(runs, GRANULARITIES, there, cell)
-                parts.append(Section(f"RQ3, {place}: {title}", (), *table, detail=place != PAPERS[0]))
+                parts.append(Section(f"RQ3, {place}: {title}", (), *table, detail=True))
     return parts
 
 
