@@ -82,7 +82,7 @@ def hostile_shops() -> Iterator[list[Row]]:
         yield shop(REPLACED, promo=text)
         yield shop(REPLACED, name=f"{text}x")
         yield [row | {"week": f"{text}{row['week']}"} for row in shop(REPLACED)]
-        yield [row | {"week": f"{text}{day}"} for day in range(20, 23) for row in shop(REPLACED)[:2]]
+        yield [row | {"week": f"{text}w{day}"} for day in range(20, 23) for row in shop(REPLACED)[:2]]
     yield [row | {"week": f"{row['week']} 00:00:00"} for row in shop(REPLACED)]
     yield shop(REPLACED, left=0.0)
     yield accented()
