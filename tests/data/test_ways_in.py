@@ -82,7 +82,7 @@ def hostile_shops() -> Iterator[list[Row]]:
         yield shop(REPLACED, promo=text)
         yield shop(REPLACED, name=f"{text}x")
         yield [row | {"week": f"{text}{row['week']}"} for row in shop(REPLACED)]
-        yield [row | {"week": f"{text}{day}"} for day in range(20, 23) for row in shop(REPLACED)[:2]]
+        yield [row | {"week": f"{text}w{day}"} for day in range(20, 23) for row in shop(REPLACED)[:2]]
     yield [row | {"week": f"{row['week']} 00:00:00"} for row in shop(REPLACED)]
     yield shop(REPLACED, left=0.0)
     yield accented()
@@ -255,9 +255,10 @@ def moved(way: Way, one: list[Row], other: list[Row], at: Path) -> tuple[int, in
     return sum(squared_change(usual, found)), paid
 
 
-def guessing(path: str, columns: Columns, *, is_csv: bool) -> pa.Table:
+@contextmanager
+def guessing(path: str, columns: Columns, *, is_csv: bool) -> Iterator[pa.Table]:
     """As files were read: by a reader that guesses a column's type from all rows."""
-    return pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True))
+    yield pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True))
 
 
 def test_a_reader_that_guesses_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +266,7 @@ def test_a_reader_that_guesses_is_caught(tmp_path: Path, monkeypatch: pytest.Mon
     way, logs = ARRAYS["from_csv"], (log_with(shop(REPLACED)), log_with(shop(REPLACED, store="unknown")))
     squared, paid = moved(way, *logs, tmp_path)
     assert 0 < squared <= paid
-    monkeypatch.setattr(opening, "read_columns", guessing)
+    monkeypatch.setattr(opening, "open_columns", guessing)
     monkeypatch.setattr("poolrl.data.log_labels.numbers_spelt", lambda texts: np.full(len(texts), np.nan))
     squared, paid = moved(way, *logs, tmp_path)
     assert squared > paid
@@ -281,7 +282,7 @@ def test_a_reader_whose_quotes_span_lines_is_caught(tmp_path: Path, monkeypatch:
     spoilt = [two[0] | {"promo": '"no'}, *others, two[1] | {"promo": 'no"'}]
     squared, paid = moved(way, [two[0], *others, two[1]], spoilt, tmp_path)
     assert 0 < squared <= paid
-    monkeypatch.setattr(opening, "read_columns", guessing)
+    monkeypatch.setattr(opening, "open_columns", guessing)
     squared, paid = moved(way, [two[0], *others, two[1]], spoilt, tmp_path)
     assert squared > paid
 

@@ -18,6 +18,7 @@ from poolrl.audit.cases import CASES
 from poolrl.audit.faults import Exact
 from poolrl.data import table
 from poolrl.data.counts import OutcomeCounts
+from poolrl.data.log import Log
 from poolrl.data.log_labels import LogLabel
 from poolrl.learning import model
 from poolrl.learning.stored import Planned, Report
@@ -268,8 +269,8 @@ def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
 @pytest.mark.usefixtures("attacked_alone")
 def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
     """How many rows have which labels, released exactly although a neighbour may have others."""
-    always = property(lambda self: True, lambda self, declared: None)
-    monkeypatch.setattr(Trajectories, "labels_public", always, raising=False)  # a field, and no attribute of the class
+    public = property(lambda self: replace(self._facts, labels_public=bool(self._facts.label_names)))
+    monkeypatch.setattr(Log, "facts", public)
     assert "neighbours differ without noise" in faults(attack_case(LABELLED, releases=200))
 
 

@@ -1,4 +1,4 @@
-"""From long tables to trajectory arrays: one row per (trajectory, step), columns named by the user.
+"""Long tables as trajectory arrays, and back: one row per (trajectory, step), columns named by the user.
 
 Column names are public, but their content is not. So messages name columns and rules only.
 """
@@ -9,55 +9,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
-from poolrl.data.ids import LARGEST_WHOLE_FLOAT, canonical_text
-from poolrl.data.log import Columns, missing_column
+from poolrl.data.log import NUMBERS
 from poolrl.data.log_labels import LogLabel
-from poolrl.data.row_rules import PARTS
+from poolrl.data.sources.engine import answer
+from poolrl.data.table import Table
 
 
-def as_arrow(table: Any, columns: Columns) -> pa.Table:
-    """The named columns of an Arrow, pandas or polars table (anything with the Arrow C stream interface)."""
-    if isinstance(table, pa.Table):
-        return table
-    if not hasattr(table, "__arrow_c_stream__"):
-        raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
-    if hasattr(table, "columns"):
-        # Only the named columns, because others may hold what Arrow cannot convert.
-        table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
-    try:
-        return pa.table(table)
-    except pa.ArrowException:
-        # Arrow's message quotes the entry that it cannot convert.
-        raise ValueError("the table has a column of mixed types: give each column one type") from None
-
-
-def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
-    """The rows as (trajectory, step) arrays; refuses a table that breaks a rule."""
-    if columns.coordinate is not None:
-        raise ValueError("one row per coordinate is counted by Table; for arrays name a column for each coordinate")
-    # A row without a scale or a label is unobserved.
-    needed = {columns.trajectory, columns.unit, columns.step, *columns.states, *columns.actions, *columns.next_states}
-    may_be_missing = {*columns.scale, *columns.labels.values()} - needed
-    for name in columns.names():
-        if table.column_names.count(name) != 1:
-            raise ValueError(missing_column(name, table.column_names))
-        if table[name].null_count and name not in may_be_missing:
-            raise ValueError(
-                f"column {name!r} must not have missing values, nor text that is no number where one is due"
-            )
+def to_arrays(log: Table) -> dict[str, Any]:
+    """The rows that have ids as (trajectory, step) arrays; refuses a table that breaks a rule."""
+    columns, first_step = log.columns, log.first_step
+    named = {part: getattr(columns, part) for part in NUMBERS} | {"step": (columns.step,)}
+    numbers = {f"{part}_{i}": name for part, names in named.items() for i, name in enumerate(names)}
+    read = {place: log.rows[name].cast("float64") for place, name in numbers.items()}
+    labels = {f"label_{i}": _as_label(log.rows[name], name) for i, name in enumerate(columns.labels.values())}
+    table = answer(log.named_rows(**read, **labels))
     if table.num_rows == 0:
         raise ValueError("the table must not be empty")
-    trajectory = _codes(table, columns.trajectory)
-    numbers = _numbers(table, columns.step)
-    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any() or np.abs(numbers).max() > 2**53:
+    for place, name in numbers.items():
+        # A row without a scale or a label is unobserved.
+        if table[place].null_count and not place.startswith("scale"):
+            raise ValueError(f"column {name!r} must not have missing values (nor text where a number is due)")
+    trajectory, steps = _codes(table["trajectory"]), table["step_0"].to_numpy()
+    if not np.isfinite(steps).all() or (steps != np.floor(steps)).any() or np.abs(steps).max() > 2**53:
         raise ValueError(f"column {columns.step!r} must hold whole numbers")
-    step = numbers.astype(np.int64) - first_step
+    step = steps.astype(np.int64) - first_step
     trajectories, horizon = int(trajectory.max()) + 1, int(step.max()) + 1
     if step.min() < 0:
         raise ValueError(f"column {columns.step!r} must not lie below first_step = {first_step}")
@@ -67,25 +49,31 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
             f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
             "to the horizon without gaps (first_step says where yours start)"
         )
-    order = np.lexsort((step, trajectory))
-    if not np.array_equal(step[order], np.tile(np.arange(horizon), trajectories)):
+    where: Any = trajectory * horizon + step
+    if (np.bincount(where) != 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
 
+    if (np.diff(where) == 1).all():
+        where = slice(None)  # in order already, as most files are
+
     def in_order(values: NDArray[Any]) -> NDArray[Any]:
-        return values[order].reshape(trajectories, horizon)
+        found = np.empty_like(values)
+        found[where] = values
+        return found.reshape(trajectories, horizon)
 
-    def gather(names: tuple[str, ...]) -> FloatArray:
+    def gather(part: str) -> FloatArray:
         """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
-        return np.stack([in_order(_numbers(table, name)) for name in names]).transpose(1, 2, 0)
+        found = np.empty((len(named[part]), len(step)))
+        for i, column in enumerate(found):
+            column[where] = table[f"{part}_{i}"].to_numpy()
+        return found.reshape(-1, trajectories, horizon).transpose(1, 2, 0)
 
-    arrays: dict[str, Any] = {part: gather(getattr(columns, part)) for part in PARTS}
-    if columns.scale:
-        arrays["scale"] = gather(columns.scale)
+    arrays: dict[str, Any] = {part: gather(part) for part in NUMBERS if named[part]}
     if columns.labels:
-        labels = {name: _label(table, column) for name, column in columns.labels.items()}
-        arrays["labels"] = {name: replace(label, codes=in_order(label.codes)) for name, label in labels.items()}
+        given = {name: _label(name, table[f"label_{i}"]) for i, name in enumerate(columns.labels)}
+        arrays["labels"] = {name: replace(label, codes=in_order(label.codes)) for name, label in given.items()}
     if columns.unit is not None:
-        unit = in_order(_codes(table, columns.unit))
+        unit = in_order(_codes(table["unit"]))
         if (unit != unit[:, :1]).any():
             raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
         arrays["unit"] = unit[:, 0]
@@ -108,77 +96,30 @@ def long_table(
     return pa.table(columns | {name: flat(values) for name, values in after.items()})
 
 
-def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Ids of any type as 0, 1, ... in the order of the ids; equal ids get equal numbers.
+def _codes(ids: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Ids as 0, 1, ... in the order of the ids.
 
     Never in the order of rows. In a database other units' rows may decide that order, but which of a unit's
     trajectories are kept must not depend on other units.
     """
-    column, refusal = table[name], f"column {name!r} must hold ids (numbers, text, dates), but has type "
-    if pa.types.is_dictionary(column.type):
-        # A dictionary may hold a value twice.
-        column = column.cast(column.type.value_type)
-    if isinstance(column.type, pa.BaseExtensionType) and str(column.type) == "extension<arrow.uuid>":
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    elif not any(is_kind(column.type) for is_kind in _ID_KINDS):
-        raise ValueError(f"{refusal}{column.type}")
-    try:
-        if pa.types.is_string_view(column.type):
-            column = column.cast(pa.large_string())
-        encoded = pc.dictionary_encode(column.combine_chunks())
-        array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        ids = _canonical(array.dictionary)
-        if ids.null_count:
-            raise ValueError(f"column {name!r} must not have missing values, or values that are not ids")
-        order = np.asarray(pc.array_sort_indices(pc.unique(ids)), dtype=np.int64)
-    except pa.ArrowException:
-        raise ValueError(f"{refusal}{column.type}") from None
+    encoded = ids.combine_chunks().dictionary_encode()
+    order = np.asarray(pc.array_sort_indices(encoded.dictionary), dtype=np.int64)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    # Several spellings may be one id.
-    reading = np.asarray(pc.dictionary_encode(ids).indices, dtype=np.int64)
-    return rank[reading][np.asarray(array.indices, dtype=np.int64)]
+    return rank[np.asarray(encoded.indices, dtype=np.int64)]
 
 
-_IS_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_ID_KINDS = (
-    *(pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null),
-    *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, *_IS_TEXT),
-)
-
-
-def _canonical(spellings: pa.Array) -> pa.Array:
-    """The ids that distinct values spell, by the rule of `data/ids.py`; null for none."""
-    if pa.types.is_floating(spellings.type):
-        numbers = np.asarray(spellings.cast(pa.float64()))
-        whole = (np.abs(numbers) <= LARGEST_WHOLE_FLOAT) & (numbers == np.floor(numbers))
-        return pa.array(np.where(whole, numbers, 0.0).astype(np.int64), mask=~whole)
-    if not any(is_text(spellings.type) for is_text in _IS_TEXT):
-        return spellings
-    return pa.array([canonical_text(text) for text in spellings.to_pylist()], pa.large_string())
-
-
-def _label(table: pa.Table, name: str) -> LogLabel:
-    """A label of every row, from a column of text, numbers or truth values."""
-    column = table[name]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_null(column.type):
+def _as_label(column: ir.Column, name: str) -> ir.Column:
+    kind = column.type()
+    if kind.is_string() or kind.is_null():
         # A column of nothing but missing values: its type must not tell.
-        column = column.cast(pa.string())
-    if any(is_text(column.type) for is_text in _IS_TEXT):
-        return LogLabel.of_texts(column.cast(pa.large_string()))
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    return replace(LogLabel.of(name, _numbers(pa.table({name: column}), name)), one_type=False)
+        return column.cast("string")
+    if not (kind.is_numeric() or kind.is_boolean()):
+        raise ValueError(f"column {name!r} must hold numbers or text, but has type {kind}")
+    return column.cast("float64")
 
 
-def _numbers(table: pa.Table, name: str) -> FloatArray:
-    column = table[name]
-    if not any(is_kind(column.type) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
-        raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
-    try:
-        # Not `safe`, because Arrow's message about a large integer would quote it.
-        return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
-    except pa.ArrowException:
-        raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}") from None
+def _label(name: str, column: pa.ChunkedArray) -> LogLabel:
+    if pa.types.is_floating(column.type):
+        return replace(LogLabel.of(name, column.to_numpy()), one_type=False)
+    return LogLabel.of_texts(column)

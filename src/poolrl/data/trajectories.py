@@ -211,11 +211,14 @@ class Trajectories(Log):
         `columns` are the fields of `Columns`. `first_step` is the number of the first step. Trajectories are put in the
         order of their ids. The types of columns are taken as they are: `Table` says what that means.
         """
-        from poolrl.data import arrow
+        from poolrl.data.arrow import to_arrays
+        from poolrl.data.table import Table
 
-        named = Columns(**columns)
-        arrays = arrow.to_arrays(arrow.as_arrow(table, named), named, first_step=first_step)
-        return cls(**arrays, max_per_unit=max_per_unit, scale_memory=scale_memory, labels_public=labels_public)
+        if columns.get("coordinate") is not None:
+            raise ValueError("one row per coordinate is counted by Table; for arrays name a column for each coordinate")
+        declared: dict[str, Any] = {"max_per_unit": max_per_unit, "scale_memory": scale_memory}
+        declared["labels_public"] = labels_public
+        return cls(**to_arrays(Table(table, first_step=first_step, **declared, **columns)), **declared)
 
     @classmethod
     def from_parquet(cls, path: Path, **columns: Any) -> Self:
@@ -233,10 +236,11 @@ class Trajectories(Log):
 
     @classmethod
     def _from_files(cls, path: Path, *, is_csv: bool, **given: Any) -> Self:
-        from poolrl.data.sources.opening import read_columns
+        from poolrl.data.sources.opening import open_columns
 
         columns = Columns(**{name: value for name, value in given.items() if name in Columns.__dataclass_fields__})
-        return cls.from_table(read_columns(os.fspath(path), columns, is_csv=is_csv), **given)
+        with open_columns(os.fspath(path), columns, is_csv=is_csv) as opened:
+            return cls.from_table(opened, **given)
 
     def to_arrow(self) -> pa.Table:
         """The log as a long table: trajectory, step, (unit,) state_i, action_i, next_state_i, (scale_i,) and labels."""

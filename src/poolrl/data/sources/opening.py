@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import duckdb
 import ibis
 import ibis.expr.types as ir
-import pyarrow as pa
 
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
-from poolrl.data.sources.engine import Answer, RowError, Source, answer, interruptible, refusing
+from poolrl.data.sources.engine import Answer, RowError, Source, interruptible, refusing
 from poolrl.data.sources.sql import quoted_name, sql_list
 
 if TYPE_CHECKING:
@@ -92,12 +91,13 @@ def open_source(
         yield opened
 
 
-def read_columns(path: str, columns: Columns, *, is_csv: bool) -> pa.Table:
-    """The named columns of files, whatever these are called, in memory: as `open_source` reads them."""
+@contextmanager
+def open_columns(path: str, columns: Columns, *, is_csv: bool) -> Iterator[Source]:
+    """The named columns of files, whatever these are called: as `open_source` reads them."""
     where, form = Path(path).expanduser(), log_files.COMMAS if is_csv else None
     files = log_files.complete_paths(log_files.files_in(where))
     with _open_files(where, files, form, _Wanted(columns, ()), None, (), lambda: None) as opened:
-        return answer(opened.rows)
+        yield opened
 
 
 @contextmanager
