@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,11 +67,6 @@ class Laws:
     usual: FloatArray  # (S,) how common each shape is, before any data
     table: SingleArray
     classes: FloatArray  # (3,) cells seen before any data: located, uniform, zero
-
-    @cached_property
-    def beyond(self) -> SingleArray:
-        """S(i) = P(X beyond bin i) + half of bin i, of every law."""
-        return beyond(self.table.astype(np.float64)).astype(np.float32)
 
     @property
     def located(self) -> SingleArray:
@@ -215,40 +210,69 @@ def log_likelihoods(
 
     `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. With `of_cutoffs` the
     dictionary's laws are those of cut-off levels, and the outcomes' are given.
+
+    Given the other law, the shares of both kinds of leaves are linear in the law F_j: n T_k F_j. With leaves x_k whose
+    inverse covariance is W_k, it is a quadratic form in F_j, the same for all cells of a group but for n and x:
+
+        n (Σ_k T_kᵀ W_k x_k) · F_j  −  n²/2 F_jᵀ Q F_j,    Q = Σ_k T_kᵀ W_k T_k
     """
-    found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
-    inverse = np.linalg.inv(observed.precision)
-    leaves = (observed.sums @ inverse).astype(np.float32)
-    # Laws as columns (B, J): a number that all of them share is then one long row.
-    table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
     given = law if of_cutoffs else cutoffs
-    shares = law[..., None, :]
-    if cutoffs is not None:
-        shares = np.stack(feedback(law, beyond(law), cutoffs, beyond(cutoffs)), axis=-2)
     groups = _groups(law if given is None else given)
-    for group in range(int(groups.max()) + 1):
+    members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
+    many = np.maximum(np.bincount(groups), 1)
+
+    def mean_of(values: FloatArray) -> FloatArray:
+        """Of every group, (groups, ...)."""
+        sums = members @ values.reshape(len(values), -1)
+        return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
+
+    inverse, bins = np.linalg.inv(observed.precision), len(observed.precision)
+    shares, unexplored = law[:, None], np.zeros((len(many), 1, bins), dtype=bool)
+    # Laws that have all in one bin, (1, B, B): what is expected of them is Tᵀ.
+    basis = np.eye(bins)[None], beyond(np.eye(bins))[None]
+    maps = basis[0][:, None]
+    if cutoffs is not None:
+        shares = np.stack(feedback(law, beyond(law), cutoffs, beyond(cutoffs)), axis=1)
+    if given is not None:
+        other = mean_of(given)[:, None]
+        known = other, beyond(other)
+        maps = np.stack(feedback(*known, *basis) if of_cutoffs else feedback(*basis, *known), axis=1)
+        # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
+        if feedback is censored:
+            unexplored = ~looked_at(other)
+    size = mean_of(totals)[:, None, None]
+    mean = size * mean_of(shares)  # (groups, kinds, B)
+    sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
+    weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
+    forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
+    # Around the usual law c, where numbers are small, and so are rounding errors of single precision.
+    usual = (cutoffs if of_cutoffs and cutoffs is not None else law).mean(axis=0)
+    parts = np.empty((bins + 1, len(laws.table)), dtype=np.float32)
+    parts[:-1] = laws.table.T - usual[:, None]
+    leaves, found = observed.sums @ inverse, np.empty((len(totals), len(laws.table)), dtype=np.float32)
+    for group, parts[-1] in enumerate(_squares(forms, parts[:-1])):
         cells = np.flatnonzero(groups == group)
         if not len(cells):
             continue
-        size, unexplored = totals[cells].mean(), np.zeros(len(table), dtype=bool)
-        expected = [table]
-        if given is not None:
-            other = given[cells].mean(axis=0)
-            known = other.astype(np.float32)[:, None], beyond(other).astype(np.float32)[:, None]
-            every = (*known, table, further) if of_cutoffs else (table, further, *known)
-            expected = list(feedback(*every))
-            # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
-            if feedback is censored:
-                unexplored = ~looked_at(other)
-        linear, square = 0.0, 0.0
-        for kind, of_laws in enumerate(expected):
-            mean = size * shares[cells, kind].mean(axis=0)
-            sampled = np.diag(mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
-            weighted = np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32) @ of_laws
-            linear = linear + leaves[cells, kind] @ weighted
-            square = square + np.einsum("bj,bj->j", weighted, of_laws)
-        n = totals[cells, None].astype(np.float32)
-        found[cells] = n * linear - n**2 / 2 * square
+        n = totals[cells, None]
+        slope = np.einsum("ckb,klb->cl", leaves[cells], weighted[group]) - n * (forms[group] @ usual)
+        around = np.concatenate([n * slope, -(n**2) / 2], axis=1).astype(np.float32) @ parts
+        found[cells] = around - around.max(axis=1, keepdims=True)
+    return found
+
+
+# Laws whose squares are computed at once: their products stay in the processor's cache.
+LAWS_AT_ONCE = 512
+
+
+def _squares(forms: FloatArray, columns: SingleArray) -> SingleArray:
+    """F_jᵀ Q F_j of symmetric forms Q (groups, B, B) and columns (B, J): one product of matrices, by F_j(a) F_j(b)."""
+    a, b = np.triu_indices(len(columns))
+    pairs = (forms[:, a, b] * np.where(a == b, 1.0, 2.0)).astype(np.float32)
+    found = np.empty((len(forms), columns.shape[1]), dtype=np.float32)
+    for start in range(0, columns.shape[1], LAWS_AT_ONCE):
+        some = columns[:, start : start + LAWS_AT_ONCE]
+        found[:, start : start + LAWS_AT_ONCE] = pairs @ (some[a] * some[b])
     return found
 
 
