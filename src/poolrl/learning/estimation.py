@@ -27,7 +27,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 from scipy.special import expit, logsumexp, softmax
 
 from poolrl.checks import FloatArray, IntArray
@@ -341,4 +340,7 @@ def _leaning(off: FloatArray, error: FloatArray) -> FloatArray:
 
 
 def _rising(values: FloatArray, weights: FloatArray) -> FloatArray:
+    # It takes a quarter of a second to import, and only prices need it.
+    from scipy.optimize import isotonic_regression
+
     return np.asarray(isotonic_regression(values, weights=np.maximum(weights, LEAST_WEIGHT)).x)

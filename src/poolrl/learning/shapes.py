@@ -250,8 +250,8 @@ def log_likelihoods(
     parts = np.empty((bins + 1, len(laws.table)), dtype=np.float32)
     parts[:-1] = laws.table.T - usual[:, None]
     leaves, found = observed.sums @ inverse, np.empty((len(totals), len(laws.table)), dtype=np.float32)
-    for group, parts[-1] in enumerate(_squares(forms, parts[:-1])):
-        cells = np.flatnonzero(groups == group)
+    for group, squares in enumerate(_squares(forms, parts[:-1])):
+        cells, parts[-1] = np.flatnonzero(groups == group), squares
         if not len(cells):
             continue
         n = totals[cells, None]
