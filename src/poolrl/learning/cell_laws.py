@@ -36,8 +36,6 @@ from poolrl.learning.shapes import (
     Laws,
     Observed,
     SingleArray,
-    censored,
-    current_status,
     dictionary,
     expected_shares,
     log_likelihoods,
@@ -100,21 +98,11 @@ def explain(
     idle = np.zeros(len(totals))
 
     def weigh(*, of_cutoffs: bool) -> Posterior:
-        found = [
-            log_likelihoods(
-                replace(observed, sums=observed.sums[some]),
-                laws,
-                law=outcomes[some],
-                cutoffs=None if cutoffs is None else cutoffs[some],
-                totals=(totals * (1 - idle))[some],
-                feedback=feedback,
-                of_cutoffs=of_cutoffs,
-            )
-            for some, feedback in ((~sides, censored), (sides, current_status))
-            if some.any()
-        ]
-        together = found[0] if len(found) == 1 else np.concatenate(found)[np.argsort(np.argsort(sides, kind="stable"))]
-        return posterior(together, laws, factors)
+        slots = totals * (1 - idle)
+        found = log_likelihoods(
+            observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, of_cutoffs=of_cutoffs
+        )
+        return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
     settled = max(1, turns - 1)
@@ -286,7 +274,7 @@ class _Sizes:
         return float(np.exp((chance @ np.log(CELL_SPREADS)) / chance.sum()))
 
     def _read(self, curve: FloatArray, start: FloatArray, many: int) -> FloatArray:
-        """Curves (cells, M) on the grid, read from `start` (cells,) on at so many steps of it; constant beyond it."""
+        """Curves (cells, M) on the grid, read from `start` (cells,) on at `many` steps of it; constant beyond it."""
         columns, part = self._places(start, many)
         found = np.take_along_axis(curve, columns, axis=1)
         return np.asarray(found[:, :-1] * (1 - part) + found[:, 1:] * part)

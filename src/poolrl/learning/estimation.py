@@ -33,6 +33,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
+from poolrl.learning.law import Law, places_of
 from poolrl.learning.outcomes import (
     EXPLORED,
     EXPLORED_BY_CHOICE,
@@ -41,7 +42,6 @@ from poolrl.learning.outcomes import (
     continued,
     equal_bins,
     reaches,
-    share_up_to,
 )
 from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
 from poolrl.learning.trees import (
@@ -205,9 +205,7 @@ def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher
 def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:
     """Laws (..., F) of outcomes e^size times as large, on `bins` bins; what exceeds the bound is in the last one."""
     natural = laws[..., ::-1] if higher else laws
-    reached = share_up_to(natural, np.minimum(bin_edges(bins) * np.exp(-size), 1.0))
-    reached[..., -1] = 1.0
-    found = np.diff(reached, axis=-1)
+    found = Law(natural).between(places_of(np.minimum(bin_edges(bins) * np.exp(-size), 1.0), natural.shape[-1]))
     return found[..., ::-1] if higher else found
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.learning.outcomes import CLIMB, OutcomeDistribution, cumulative, read_at
+from poolrl.learning.law import Law, cumulative, read_at
+from poolrl.learning.outcomes import CLIMB, OutcomeDistribution
 from poolrl.problems.problem import LevelProblem
 
 # Sales below this share of the best day's count as no sales, and no policy moves its own scale further than this.
@@ -135,7 +136,7 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     ratio = tops / ((points[..., -1] + points[..., 0]) * size)
     if (ratio == 1).all():
         return weights
-    return np.diff(read_at(cumulative(weights), np.minimum(np.arange(bins + 1) * ratio[..., None], bins)), axis=-1)
+    return Law(weights).between(np.arange(bins + 1) * ratio[..., None])
 
 
 def expected_cost_on(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray) -> FloatArray:

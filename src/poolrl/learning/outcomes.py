@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, whole
+from poolrl.checks import BoolArray, FloatArray, whole
 from poolrl.geometry.bins import bin_edges, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
+from poolrl.learning.law import Law, cumulative, places_of
 from poolrl.problems.problem import OutcomeProblem
 
 EXPLORED = 0.1
@@ -190,50 +191,7 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     Inside a bin outcomes are spread evenly. The last bin also holds all that lies beyond the top.
     """
     wanted = tops[..., None, :, None] * (np.arange(PLANNING_BINS + 1) / PLANNING_BINS)
-    reached = share_up_to(weights, wanted)
-    reached[..., -1] = np.cumsum(weights, axis=-1)[..., -1]
-    return np.maximum(np.diff(reached, axis=-1), 0.0)
-
-
-def cumulative(weights: FloatArray) -> FloatArray:
-    """The weight below each of the B + 1 edges, (..., B + 1), of weights (..., B) on bins."""
-    return np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-
-
-def read_at(values: FloatArray, places: FloatArray) -> FloatArray:
-    """Values (..., N) at places (..., n) between 0 and N − 1, linear in between."""
-    lower = np.minimum(places.astype(np.int64), values.shape[-1] - 2)
-    return _between(values, lower, places - lower)
-
-
-def _between(values: FloatArray, lower: IntArray, part: FloatArray) -> FloatArray:
-    """Values (..., N), this part of the way from those at `lower` (..., n) to the next ones."""
-    lower = np.broadcast_to(lower, (*values.shape[:-1], lower.shape[-1]))
-    here, after = np.take_along_axis(values, lower, -1), np.take_along_axis(values, lower + 1, -1)
-    return np.asarray(here * (1 - part) + after * part)
-
-
-def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
-    """The weight up to each wanted place (..., n) of the unit range, of weights (..., F) on the bins of `bin_edges`."""
-    bins = weights.shape[-1]
-    edges = bin_edges(bins)
-    below = cumulative(weights)
-    # The edges are squares, so the place of a value among them is a square root.
-    lower = np.minimum((np.sqrt(wanted) * bins).astype(np.int64), bins - 1)
-    part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
-    return _between(below, lower, part)
-
-
-def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
-    """The share of the weights (..., B) that lies below each place (..., n), counted in bins from zero."""
-    bins = weights.shape[-1]
-    below = cumulative(weights)
-    below /= below[..., -1:]
-    at = np.clip(place, 0, bins)
-    lower = np.minimum(at.astype(np.int64), bins - 1)
-    found = np.take_along_axis(below, lower, -1)
-    found += (at - lower) * (np.take_along_axis(below, lower + 1, -1) - found)
-    return found
+    return Law(weights).between(places_of(wanted, weights.shape[-1]))
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:

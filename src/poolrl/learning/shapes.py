@@ -20,7 +20,6 @@ Leaves beyond the explored range say nothing: those who looked there did so for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -171,10 +170,6 @@ class Observed:
         return cls(sums, precision, variance)
 
 
-# From the laws of outcomes and of cut-off levels, in any shapes that broadcast, to the shares of both kinds of leaves.
-Feedback = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
-
-
 def censored(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
     """An outcome is seen if it lies before its cut-off level; otherwise the level is."""
     return law * beyond_cutoffs, cutoffs * beyond_law
@@ -203,13 +198,13 @@ def log_likelihoods(
     law: FloatArray,
     cutoffs: FloatArray | None,
     totals: FloatArray,
-    feedback: Feedback = censored,
+    sides: BoolArray | None = None,
     of_cutoffs: bool = False,
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
-    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. With `of_cutoffs` the
-    dictionary's laws are those of cut-off levels, and the outcomes' are given.
+    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. `sides` (cells,) says where
+    only a side is seen. With `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
 
     Given the other law, the shares of both kinds of leaves are linear in the law F_j: n T_k F_j. With leaves x_k whose
     inverse covariance is W_k, it is a quadratic form in F_j, the same for all cells of a group but for n and x:
@@ -217,7 +212,8 @@ def log_likelihoods(
         n (Σ_k T_kᵀ W_k x_k) · F_j  −  n²/2 F_jᵀ Q F_j,    Q = Σ_k T_kᵀ W_k T_k
     """
     given = law if of_cutoffs else cutoffs
-    groups = _groups(law if given is None else given)
+    sides = np.zeros(len(totals), dtype=bool) if sides is None else sides
+    groups = _groups(law if given is None else given, sides)
     members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
     many = np.maximum(np.bincount(groups), 1)
 
@@ -227,21 +223,15 @@ def log_likelihoods(
         return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
 
     inverse, bins = np.linalg.inv(observed.precision), len(observed.precision)
-    shares, unexplored = law[:, None], np.zeros((len(many), 1, bins), dtype=bool)
-    # Laws that have all in one bin, (1, B, B): what is expected of them is Tᵀ.
-    basis = np.eye(bins)[None], beyond(np.eye(bins))[None]
-    maps = basis[0][:, None]
-    if cutoffs is not None:
-        shares = np.stack(feedback(law, beyond(law), cutoffs, beyond(cutoffs)), axis=1)
-    if given is not None:
-        other = mean_of(given)[:, None]
-        known = other, beyond(other)
-        maps = np.stack(feedback(*known, *basis) if of_cutoffs else feedback(*basis, *known), axis=1)
-        # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
-        if feedback is censored:
-            unexplored = ~looked_at(other)
+    other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides * 1.0) > 0
+    # Laws that have all in one bin, (1, B, B): their expected shares are Tᵀ.
+    basis = np.eye(bins)[None]
+    pair = (other, basis) if of_cutoffs and other is not None else (basis, other)
+    maps = np.swapaxes(expected_shares(*pair, by_side[:, None]), 1, 2)
+    # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
+    unexplored = np.False_ if other is None else ~looked_at(other) & ~by_side[:, None, None]
     size = mean_of(totals)[:, None, None]
-    mean = size * mean_of(shares)  # (groups, kinds, B)
+    mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
     sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
     weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
@@ -276,10 +266,19 @@ def _squares(forms: FloatArray, columns: SingleArray) -> SingleArray:
     return found
 
 
-def _groups(laws: FloatArray) -> IntArray:
-    """Numbers of groups of cells with similar laws, by their distribution functions (Lloyd's algorithm)."""
+def _groups(laws: FloatArray, sides: BoolArray) -> IntArray:
+    """Numbers of groups of cells with similar laws and the same feedback."""
     if len(laws) <= MOST_GROUPS:
         return np.arange(len(laws))
+    groups = np.zeros(len(laws), dtype=np.int64)
+    for by_side in (False, True):
+        if (some := sides == by_side).any():
+            groups[some] = by_side * MOST_GROUPS + _similar(laws[some])
+    return groups
+
+
+def _similar(laws: FloatArray) -> IntArray:
+    """Numbers below `MOST_GROUPS` of groups of similar laws, by their distribution functions (Lloyd's algorithm)."""
     cumulative = np.cumsum(laws, axis=1).astype(np.float32)
     # The first centres are spread over the order of means, so nothing here is random.
     order = np.argsort(cumulative.sum(axis=1), kind="stable")

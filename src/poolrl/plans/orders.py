@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, public_array
+from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import CLIMB, cumulative, read_at, share_below
+from poolrl.learning.outcomes import CLIMB
 from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem
@@ -51,18 +51,13 @@ class UnitLaws:
     @property
     def left(self) -> FloatArray:
         """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        return cumulative(self._below[..., :-1]) * self.width[:, None, None]
+        return cumulative(np.cumsum(self.chance[..., :-1], axis=-1)) * self.width[:, None, None]
 
     def drawn(self, step: int, many: int, rng: np.random.Generator) -> FloatArray:
         """Demand of all columns at a step, (many, C) in units; columns move together."""
         share = drawn_together(rng, (many, len(self.width)), self.together)
-        laws = self._below[:, step]
-        place = [np.searchsorted(law, each * law[-1], side="right") for law, each in zip(laws, share.T, strict=True)]
-        return np.minimum(np.stack(place, axis=1), self.chance.shape[-1] - 1) * self.width
-
-    @cached_property
-    def _below(self) -> FloatArray:
-        return np.cumsum(self.chance, axis=-1)
+        laws = self.chance[:, step]
+        return np.stack([Law(law).bins_at(each) for law, each in zip(laws, share.T, strict=True)], axis=1) * self.width
 
     @property
     def mean_steps(self) -> FloatArray:
@@ -125,10 +120,9 @@ def unit_laws(
     packs = np.where(units, terms.pack, np.where(terms.pack > 0, finest, 1)).astype(np.int64)
     width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
     size = int(np.ceil(highest / width).max())
-    edges = (np.arange(size + 1) + 0.5) * width[:, None]
-    reached = share_below(weights, edges[:, None] / tops[..., None] * weights.shape[-1])
-    reached[..., -1] = 1.0
-    chance = np.diff(reached, axis=-1, prepend=0.0)
+    edges = (np.arange(size + 2) - 0.5) * width[:, None]
+    shares = weights / weights.sum(axis=-1, keepdims=True)
+    chance = Law(shares).between(edges[:, None] / tops[..., None] * weights.shape[-1])
     caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)
     return UnitLaws(chance, width, terms, caps, packs, model.together)
 
