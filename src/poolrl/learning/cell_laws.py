@@ -31,6 +31,7 @@ from scipy import sparse
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
+from poolrl.learning import priors
 from poolrl.learning.shapes import (
     UNIFORM,
     Laws,
@@ -158,23 +159,8 @@ def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
 
 
 ROUNDS = 4
-# Spreads of log-means: τ between cells, from equal to unrelated, and its most likely value before any data.
-CELL_SPREADS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.65, 1.2])
-USUAL_SPREAD = 0.2
-# Before any data: people declare bounds a few times what they usually sell, sometimes ten times.
-USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
-# A few cells are like no other, and may have any log-mean.
-OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away, for shops of which one sells 150 times as much as
-# another, and up to this many times their own spread.
-FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
-LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
-# Cells seen before any data: all shapes together.
-FIRST_SHAPES = 24.0
 # Log-likelihoods below this are as good as impossible. Processors are slow with numbers much smaller than its power.
 IMPOSSIBLE = -60.0
-# A law this unlikely is as good as impossible. It bounds what one cell can say about the others.
-LEAST_LIKELIHOOD = 1e-30
 
 
 @dataclass(frozen=True)
@@ -215,7 +201,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
             break
         of_shapes = q * (shared[:, None] @ located).sum(axis=(0, 1), dtype=np.float64)
         of_classes = np.append(of_shapes.sum(), w[1:] * (others / total[:, None]).sum(axis=0))
-        q = (of_shapes + FIRST_SHAPES * laws.usual) / (of_shapes.sum() + FIRST_SHAPES)
+        q = (of_shapes + priors.FIRST_SHAPES * laws.usual) / (of_shapes.sum() + priors.FIRST_SHAPES)
         w = (of_classes + laws.classes) / (of_classes + laws.classes).sum()
     for by_shape, of_means in zip(located, shared, strict=True):
         by_shape *= of_means[:, None] * q.astype(np.float32)
@@ -229,10 +215,10 @@ class _Sizes:
     def __init__(self, grid: FloatArray, factors: Sequence[IntArray], cells: int) -> None:
         self.grid, self.factors = grid, factors
         self.effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
-        self.effect_spreads = [FIRST_EFFECT_SPREAD] * len(factors)
+        self.effect_spreads = [priors.FIRST_EFFECT_SPREAD] * len(factors)
         self.shift = np.zeros(cells)  # the sum of the effects, in every cell
-        self.spread = USUAL_SPREAD
-        self._smoothing = np.stack([_smoothing(grid, spread) for spread in CELL_SPREADS])
+        self.spread = priors.USUAL_SPREAD
+        self._smoothing = np.stack([_smoothing(grid, spread) for spread in priors.CELL_SPREADS])
         self._sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
 
     def prior(self, by_mean: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
@@ -240,11 +226,11 @@ class _Sizes:
         grid, width = self.grid, self.grid[1] - self.grid[0]
         curve = _log_mixture(by_mean @ _smoothing(grid, self.spread), without_size, weight)
         everywhere = self._read(curve, grid[0] + self.shift, len(grid))
-        joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
+        joint = everywhere.sum(axis=0) - ((grid - priors.USUAL_CENTRE) / priors.CENTRE_SPREAD) ** 2 / 2
         # Of all cells, and in each cell without its own curve.
         (centres, _), (location, variance) = _moments(joint[None], grid), _moments(joint - everywhere, grid)
         for i, factor in enumerate(self.factors):
-            farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
+            farthest = min(priors.FARTHEST_EFFECT, priors.FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
             steps = round(farthest / width)
             offsets = width * np.arange(-steps, steps + 1)
             others = self.shift - self.effects[i][factor]
@@ -253,13 +239,15 @@ class _Sizes:
             (self.effects[i], doubt), (mean, more) = (
                 _moments(log_weights, offsets) for log_weights in (of_values, of_values[factor] - given)
             )
-            self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
+            self.effect_spreads[i] = max(
+                float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), priors.LEAST_EFFECT_SPREAD
+            )
             self.shift = others + self.effects[i][factor]
             location, variance = location + mean, variance + more
         self.spread = self._likely_spread(by_mean, without_size, weight, centres[0] + self.shift)
         inside = np.clip(location, grid[0], grid[-1])[:, None]
         near = np.exp(-((grid - inside) ** 2) / (2 * (variance + self.spread**2)[:, None]))
-        return (1 - OUTLIERS) * near / near.sum(axis=1, keepdims=True) + OUTLIERS / len(grid)
+        return (1 - priors.OUTLIERS) * near / near.sum(axis=1, keepdims=True) + priors.OUTLIERS / len(grid)
 
     def _likely_spread(
         self, by_mean: FloatArray, without_size: FloatArray, weight: float, location: FloatArray
@@ -269,9 +257,9 @@ class _Sizes:
         located = np.take_along_axis(by_mean @ self._smoothing, columns[None], axis=-1)  # (T, cells, 2)
         curve = _log_mixture(located, without_size, weight)
         score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
-        score -= np.log(CELL_SPREADS / USUAL_SPREAD) ** 2 / 2
+        score -= np.log(priors.CELL_SPREADS / priors.USUAL_SPREAD) ** 2 / 2
         chance = np.exp(score - score.max())
-        return float(np.exp((chance @ np.log(CELL_SPREADS)) / chance.sum()))
+        return float(np.exp((chance @ np.log(priors.CELL_SPREADS)) / chance.sum()))
 
     def _read(self, curve: FloatArray, start: FloatArray, many: int) -> FloatArray:
         """Curves (cells, M) on the grid, read from `start` (cells,) on at `many` steps of it; constant beyond it."""
@@ -288,7 +276,7 @@ class _Sizes:
 
 def _log_mixture(located: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
     """A cell without a size says nothing about the sizes of others, so its curve is flat."""
-    return np.log(weight * located + without_size[:, None] + LEAST_LIKELIHOOD)
+    return np.log(weight * located + without_size[:, None] + priors.LEAST_LIKELIHOOD)
 
 
 def _smoothing(grid: FloatArray, spread: float) -> FloatArray:
@@ -303,12 +291,6 @@ def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, F
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ places
     return mean, weights @ places**2 - mean**2
-
-
-# Standard errors beyond which a share is no accident.
-NO_ACCIDENT = 3.0
-# A step is not idle altogether: then there would be nothing left to explain.
-MOST_IDLE = 0.9
 
 
 def idle_shares(
@@ -330,9 +312,9 @@ def idle_shares(
 
     expected = totals * expected_shares(law, cutoffs)[:, 0, 0]
     room = np.maximum(over_cells(totals * zeros_seen(cutoffs) - expected), 1.0)
-    share = np.clip(over_cells(first_leaves - expected) / room, 0.0, MOST_IDLE)
+    share = np.clip(over_cells(first_leaves - expected) / room, 0.0, priors.MOST_IDLE)
     error = np.sqrt(variance * np.bincount(steps) + np.maximum(over_cells(expected), 1.0)) / room
-    return np.asarray(np.where(share > NO_ACCIDENT * error, share, 0.0)[steps])
+    return np.asarray(np.where(share > priors.NO_ACCIDENT * error, share, 0.0)[steps])
 
 
 def zeros_seen(cutoffs: FloatArray | None) -> FloatArray | float:

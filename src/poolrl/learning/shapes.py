@@ -31,28 +31,13 @@ from scipy import sparse, special
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import LOG_MEAN_STEP
+from poolrl.learning import priors
 from poolrl.learning.outcomes import looked_at
 
-# Coefficients of variation of single-peaked laws: from deliveries to a fixed list of customers to intermittent demand.
-SPREADS_OF_SHAPES = (0.08, 0.13, 0.2, 0.3, 0.42, 0.6, 0.85, 1.2)
-# Two peaks: the higher one's place in multiples of the lower one's, and the lower one's share.
-PEAK_RATIOS, PEAK_SHARES, PEAK_SPREADS = (1.7, 2.2, 2.8, 3.6, 4.8, 6.5), (0.3, 0.4, 0.5, 0.6, 0.7), (0.08, 0.16)
-# Even between two limits, as orders of somebody who tries things out: half the width, in multiples of the mean.
-EVEN_WIDTHS = (0.3, 0.6, 1.0)
-# Nothing on some days, else a gamma law: the share of such days.
-IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
-# How common one peak, two peaks, idle days and even laws are, before any data.
-USUAL = (0.8, 0.1, 0.05, 0.05)
-# Cells seen before any data, of each class.
-LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
 # Laws without a size stand at the end of the table: the uniform one, then zero.
 WITHOUT_SIZE, UNIFORM = 2, 0
 # Single precision.
 SingleArray = NDArray[np.float32]
-# Means below this part of a bin cannot be told apart, means above this many bounds hardly.
-LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
-# Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
-LOWEST_SHARE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -93,32 +78,39 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
 
     The part of a law beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
     """
-    low, high = math.log(max(LOWEST_MEAN * bin_edges(resolved)[1], LOWEST_SHARE)), math.log(HIGHEST_MEAN)
+    low, high = (
+        math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE)),
+        math.log(priors.HIGHEST_MEAN),
+    )
     log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
     mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
-    single = [_gamma_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
-    single += [_normal_below(edge, mean, cv * mean) for cv in SPREADS_OF_SHAPES]
-    single += [_lognormal_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single = [_gamma_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
+    single += [_normal_below(edge, mean, cv * mean) for cv in priors.SPREADS_OF_SHAPES]
+    single += [_lognormal_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     # Mirrored at the mean: a long tail towards zero.
-    single += [1 - _gamma_below(2 * mean - edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single += [1 - _gamma_below(2 * mean - edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     peaks = []
-    for ratio in PEAK_RATIOS:
-        for share in PEAK_SHARES:
+    for ratio in priors.PEAK_RATIOS:
+        for share in priors.PEAK_SHARES:
             lower = mean / (share + (1 - share) * ratio)
-            for cv in PEAK_SPREADS:
+            for cv in priors.PEAK_SPREADS:
                 low_peak, high_peak = (_normal_below(edge, place, cv * mean) for place in (lower, ratio * lower))
                 peaks.append(share * low_peak + (1 - share) * high_peak)
-    idle = [p + (1 - p) * _gamma_below(edge, mean / (1 - p), cv) for p in IDLE_SHARES for cv in IDLE_SPREADS]
-    even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in EVEN_WIDTHS]
+    idle = [
+        p + (1 - p) * _gamma_below(edge, mean / (1 - p), cv) for p in priors.IDLE_SHARES for cv in priors.IDLE_SPREADS
+    ]
+    even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in priors.EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
-    usual = np.concatenate([np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, USUAL, strict=True)])
+    usual = np.concatenate(
+        [np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, priors.USUAL, strict=True)]
+    )
     below = np.stack([*single, *peaks, *idle, *even], axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
     if higher:
         table = np.ascontiguousarray(table[:, ::-1])
-    classes = np.array([*LOCATED_AND_UNIFORM, ALWAYS_ZERO * closes])
+    classes = np.array([*priors.LOCATED_AND_UNIFORM, priors.ALWAYS_ZERO * closes])
     return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
 
 
@@ -138,10 +130,6 @@ def _lognormal_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArra
 
 # Cells with almost the same law of the other kind share their matrices. Fewer cells than this have one matrix each.
 MOST_GROUPS, REGROUPINGS = 96, 4
-# Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
-LEAST_LEAF_VARIANCE = 0.25
-# No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
-MISFIT = 0.2
 
 
 @dataclass(frozen=True)
@@ -223,7 +211,7 @@ def log_likelihoods(
         return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
 
     inverse, bins = np.linalg.inv(observed.precision), len(observed.precision)
-    other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides * 1.0) > 0
+    other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides.astype(np.float64)) > 0
     # Laws that have all in one bin, (1, B, B): their expected shares are Tᵀ.
     basis = np.eye(bins)[None]
     pair = (other, basis) if of_cutoffs and other is not None else (basis, other)
@@ -232,7 +220,7 @@ def log_likelihoods(
     unexplored = np.False_ if other is None else ~looked_at(other) & ~by_side[:, None, None]
     size = mean_of(totals)[:, None, None]
     mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
-    sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
+    sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
     weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
     # Around the usual law c, where numbers are small, and so are rounding errors of single precision.

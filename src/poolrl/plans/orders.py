@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, public_array
+from poolrl.learning import priors
 from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import CLIMB
 from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem
@@ -106,7 +106,7 @@ def unit_laws(
     ahead = terms.fixed.any(axis=1) | ~terms.deliveries.all(axis=1) | (terms.minimum.max(axis=1) > 0) | (terms.pack > 0)
     ahead |= np.ptp(terms.purchase, axis=1) > 0
     held = np.where(ahead, HELD_AHEAD, HELD_AT_ONCE) * tops.max(axis=1)
-    cap = np.minimum(np.minimum(terms.cap, CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
+    cap = np.minimum(np.minimum(terms.cap, priors.CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
     least = np.maximum(terms.pack[:, None], terms.minimum)
     if ((least > cap) | ~terms.deliveries).all(axis=1).any():
         raise ValueError(
