@@ -91,7 +91,7 @@ def choices_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
 
     today = cost(managers)
     variants: dict[str, dict[str, Any]] = {
-        f"levels up to {limit:g} times the explored range": {"poolrl.learning.levels.CLIMB": limit}
+        f"levels up to {limit:g} times the explored range": {"poolrl.learning.priors.CLIMB": limit}
         for limit in (1.0, 1.3, 1.5, 2.0, math.inf)
     }
     variants["levels that do not settle with their scale"] = {

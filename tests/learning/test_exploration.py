@@ -11,7 +11,8 @@ from scipy import stats
 from poolrl import LostSales, Pool
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning.outcomes import EXPLORED, POINTS, continued, looked_at
+from poolrl.learning.outcomes import continued, looked_at
+from poolrl.learning.priors import EXPLORED, POINTS
 
 BINS = 512
 EDGES = bin_edges(BINS)

@@ -10,7 +10,7 @@ import pytest
 from poolrl import LostSales, Pool, SeededNoise, rollout_cost
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning import cell_laws
+from poolrl.learning import cell_laws, priors
 from poolrl.learning.cell_laws import explain
 from poolrl.learning.estimation import cell_factors
 from poolrl.learning.levels import costs_of_levels
@@ -64,7 +64,7 @@ def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.Monkey
     levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
     given = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool)), cell_factors((SHOPS, STEPS, 1))
     found = explain(*given, steps=STEP_OF, reach=np.ones(1))
-    monkeypatch.setattr(cell_laws, "NO_ACCIDENT", math.inf)
+    monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)
     plain = explain(*given, steps=STEP_OF, reach=np.ones(1))
     assert np.array_equal(found.outcomes, plain.outcomes)
 
@@ -107,5 +107,5 @@ def test_holidays_are_part_of_the_predicted_cost(monkeypatch: pytest.MonkeyPatch
         return predicted / rollout_cost(problem, policy, later, labels=labels) - 1
 
     assert abs(off()) < 0.08
-    monkeypatch.setattr(cell_laws, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
+    monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
     assert off() < -0.12

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from poolrl.checks import FloatArray
-from poolrl.learning import shapes
+from poolrl.learning import priors, shapes
 from poolrl.learning.cell_laws import CellLaws, explain
 from poolrl.learning.outcomes import looked_at
-from poolrl.learning.shapes import MISFIT, Observed, beyond, dictionary, expected_shares, log_likelihoods
+from poolrl.learning.shapes import Observed, beyond, dictionary, expected_shares, log_likelihoods
 from poolrl.learning.trees import Cells
 from poolrl.privacy.sensitivity import every_level
 
@@ -54,7 +54,7 @@ def test_differences_are_those_of_gaussian_densities(kinds: int) -> None:
         blind = np.zeros(BINS, dtype=bool) if other is None else ~looked_at(other[cell])
         density = np.zeros(len(table))
         for kind in range(kinds):
-            sampled = current[kind] + shapes.LEAST_LEAF_VARIANCE + (MISFIT * current[kind]) ** 2
+            sampled = current[kind] + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * current[kind]) ** 2
             sampled += np.where(blind, n**2, 0.0)
             covariance = variance * np.eye(len(design)) + design @ np.diag(sampled) @ design.T
             nodes = np.concatenate([level[cell, kind] for level in levels])

@@ -15,10 +15,9 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
+from poolrl.learning.priors import SPLIT_SPREADS, USUAL_SPLIT_SPREAD
 from poolrl.learning.shapes import expected_shares
 from poolrl.learning.trees import (
-    SPREADS,
-    USUAL_SPLIT_SPREAD,
     Cells,
     borrowed_share,
     consistent_masses,
@@ -78,10 +77,10 @@ def test_a_share_is_the_posterior_mean() -> None:
     """
     parent, x, variance, centre = 40.0, 31.0, 60.0, 0.5
     deviation = math.sqrt(60 + 60 * 10 / 70)
-    weights = np.exp(-SPREADS / USUAL_SPLIT_SPREAD)
+    weights = np.exp(-SPLIT_SPREADS / USUAL_SPLIT_SPREAD)
     shares = np.linspace(-6, 7, 200_001)
     numerator = denominator = 0.0
-    for weight, tau in zip(weights, SPREADS, strict=True):
+    for weight, tau in zip(weights, SPLIT_SPREADS, strict=True):
         if tau == 0:
             joint = stats.norm.pdf(x, parent * centre, deviation)
             numerator, denominator = numerator + weight * joint * centre, denominator + weight * joint

@@ -15,10 +15,6 @@ from poolrl.learning import estimation
 from poolrl.learning.by_count import tried_range
 from poolrl.learning.cell_laws import coarser
 from poolrl.learning.estimation import (
-    SAME_SIZE,
-    SIZE_SPREADS,
-    SIZES_IN_LOGS,
-    USUAL_SIZE_SPREAD,
     at_own_size,
     estimate_outcomes,
     resized,
@@ -26,8 +22,16 @@ from poolrl.learning.estimation import (
     weights_of_sizes,
 )
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
+from poolrl.learning.priors import (
+    SAME_SIZE,
+    SIZE_SPREADS,
+    SIZES_IN_LOGS,
+    SPLIT_SPREADS,
+    USUAL_SIZE_SPREAD,
+    USUAL_SPLIT_SPREAD,
+)
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, USUAL_SPLIT_SPREAD, Cells, borrowed_share
+from poolrl.learning.trees import Cells, borrowed_share
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 
@@ -120,12 +124,12 @@ def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
 
 def test_rows_are_a_sample_of_what_rounds_share() -> None:
     """As `test_a_share_is_the_posterior_mean`, but the 40 slots' own variance 40/4 counts in full."""
-    weights, shares = np.exp(-SPREADS / USUAL_SPLIT_SPREAD), np.linspace(-6, 7, 200_001)
+    weights, shares = np.exp(-SPLIT_SPREADS / USUAL_SPLIT_SPREAD), np.linspace(-6, 7, 200_001)
     parent, x, centre = 40.0, 31.0, 0.5
     for variance in (60.0, 0.0):
         deviation = math.sqrt(variance + 10)
         numerator, denominator = 0.0, 0.0
-        for weight, tau in zip(weights, SPREADS, strict=True):
+        for weight, tau in zip(weights, SPLIT_SPREADS, strict=True):
             spread = max(tau, 1e-4)  # a point, nearly
             density = stats.norm.pdf(shares, centre, spread) * stats.norm.pdf(x, parent * shares, deviation)
             numerator += weight * np.trapezoid(shares * density, shares)

@@ -8,14 +8,8 @@ from scipy import stats
 
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges, bin_of
-from poolrl.learning.shapes import (
-    EVEN_WIDTHS,
-    IDLE_SHARES,
-    IDLE_SPREADS,
-    SPREADS_OF_SHAPES,
-    Laws,
-    dictionary,
-)
+from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
+from poolrl.learning.shapes import Laws, dictionary
 
 LAWS = dictionary(64, 512)
 EDGES = bin_edges(512)

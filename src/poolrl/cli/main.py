@@ -27,10 +27,14 @@ for number, (name, words) in enumerate(VERBS.items()):
 
 STOPPED = 130  # as shells say of a command that Ctrl-C has ended; SIGTERM is answered alike
 READER_GONE = 141  # as they say of a command whose answer nobody reads any more: `poolrl ... | head`
+# Our matrices are small. Threads that share them wait for each other, ten times as long where others use the cores.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def main() -> None:
     """Run the command line; a bad argument ends in one line, not in a traceback."""
+    for name, threads in ONE_THREAD.items():
+        os.environ.setdefault(name, threads)  # before a verb imports NumPy
     with as_keyboard_interrupt() as signals:
         try:
             app()

@@ -16,7 +16,8 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.resolution import FINER_POINTS
-from poolrl.learning.outcomes import CLIMB, EXPLORED_BY_CHOICE, OutcomeDistribution
+from poolrl.learning import priors
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Numbers that are computed at once: counts times actions times outcomes.
@@ -102,8 +103,10 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     # A share of rows that noise alone could make was not tried. Rows of both kinds count, so noise counts twice.
     # Caution is for the end at which rounds fail: a price that is too high sells nothing.
     noise = np.sqrt(2 * shape[-1] * outcomes.variance) / slots.sum(axis=-1, keepdims=True)
-    careful = np.clip(noise, EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
-    at_low, at_high = (EXPLORED_BY_CHOICE, careful) if less_succeeds(problem) else (careful, EXPLORED_BY_CHOICE)
+    careful = np.clip(noise, priors.EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
+    at_low, at_high = (
+        (priors.EXPLORED_BY_CHOICE, careful) if less_succeeds(problem) else (careful, priors.EXPLORED_BY_CHOICE)
+    )
     points = outcomes.points[..., None, 0, :]
     step = points[..., 1] - points[..., 0]
     least = (below < at_low).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
@@ -112,9 +115,9 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     if 0 in problem.current_status:
         limits[0], limits[1] = low - step / 2, high + step / 2
     elif outcomes.higher:
-        limits[0] = low / CLIMB
+        limits[0] = low / priors.CLIMB
     else:
-        limits[1] = high * CLIMB
+        limits[1] = high * priors.CLIMB
     return limits
 
 

@@ -31,14 +31,12 @@ from scipy import sparse
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
-from poolrl.learning.outcomes import read_at
+from poolrl.learning import priors
 from poolrl.learning.shapes import (
     UNIFORM,
     Laws,
     Observed,
     SingleArray,
-    censored,
-    current_status,
     dictionary,
     expected_shares,
     log_likelihoods,
@@ -101,18 +99,10 @@ def explain(
     idle = np.zeros(len(totals))
 
     def weigh(*, of_cutoffs: bool) -> Posterior:
-        found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
-        for by_side, feedback in ((False, censored), (True, current_status)):
-            if (some := sides == by_side).any():
-                found[some] = log_likelihoods(
-                    replace(observed, sums=observed.sums[some]),
-                    laws,
-                    law=outcomes[some],
-                    cutoffs=None if cutoffs is None else cutoffs[some],
-                    totals=(totals * (1 - idle))[some],
-                    feedback=feedback,
-                    of_cutoffs=of_cutoffs,
-                )
+        slots = totals * (1 - idle)
+        found = log_likelihoods(
+            observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, of_cutoffs=of_cutoffs
+        )
         return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
@@ -169,21 +159,8 @@ def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
 
 
 ROUNDS = 4
-# Spreads of log-means: τ between cells, from equal to unrelated, and its most likely value before any data.
-CELL_SPREADS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.65, 1.2])
-USUAL_SPREAD = 0.2
-# Before any data: people declare bounds a few times what they usually sell, sometimes ten times.
-USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
-# A few cells are like no other, and may have any log-mean.
-OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away, for shops of which one sells 150 times as much as
-# another, and up to this many times their own spread.
-FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
-LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
-# Cells seen before any data: all shapes together.
-FIRST_SHAPES = 24.0
-# A law this unlikely is as good as impossible. It bounds what one cell can say about the others.
-LEAST_LIKELIHOOD = 1e-30
+# Log-likelihoods below this are as good as impossible. Processors are slow with numbers much smaller than its power.
+IMPOSSIBLE = -60.0
 
 
 @dataclass(frozen=True)
@@ -202,31 +179,33 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     """Learn the prior from all cells, then weigh every cell's laws by it.
 
     `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own
-    trees twice: its effects are those that the other cells of the same value would give.
+    trees twice: its effects are those that the other cells of the same value would give. The likelihoods, whose
+    largest are zero, become the weights in place: there are cells × laws of them.
     """
     grid, means, shapes = laws.log_means, len(laws.log_means), len(laws.usual)
-    cells = len(log_likelihood)
-    best = log_likelihood.max(axis=1, keepdims=True)
-    likelihood = np.exp(log_likelihood - best)
-    located = likelihood[:, : means * shapes].reshape(cells * means, shapes)
+    cells, uniform = len(log_likelihood), log_likelihood[:, means * shapes + UNIFORM].astype(np.float64)
+    for of_cell in log_likelihood:
+        np.exp(np.maximum(of_cell, IMPOSSIBLE, out=of_cell), out=of_cell)
+    likelihood = log_likelihood
+    located = likelihood[:, : means * shapes].reshape(cells, means, shapes)
     others = likelihood[:, means * shapes :]
     sizes = _Sizes(grid, factors, cells)
     q, w = laws.usual, laws.classes / laws.classes.sum()
     for turn in range(ROUNDS):
-        by_mean = (located @ q.astype(np.float32)).reshape(cells, means).astype(np.float64)
+        by_mean = (located @ q.astype(np.float32)).astype(np.float64)
         without_size = others @ w[1:]
         prior = w[0] * sizes.prior(by_mean, without_size, w[0])
         total = (prior * by_mean).sum(axis=1) + without_size
         shared = (prior / total[:, None]).astype(np.float32)
         if turn == ROUNDS - 1:
             break
-        of_shapes = q * (shared.ravel() @ located)
+        of_shapes = q * (shared[:, None] @ located).sum(axis=(0, 1), dtype=np.float64)
         of_classes = np.append(of_shapes.sum(), w[1:] * (others / total[:, None]).sum(axis=0))
-        q = (of_shapes + FIRST_SHAPES * laws.usual) / (of_shapes.sum() + FIRST_SHAPES)
+        q = (of_shapes + priors.FIRST_SHAPES * laws.usual) / (of_shapes.sum() + priors.FIRST_SHAPES)
         w = (of_classes + laws.classes) / (of_classes + laws.classes).sum()
-    likelihood[:, : means * shapes] *= (shared[:, :, None] * q.astype(np.float32)).reshape(cells, -1)
-    likelihood[:, means * shapes :] *= (w[1:] / total[:, None]).astype(np.float32)
-    uniform = log_likelihood[:, means * shapes + UNIFORM] - best[:, 0]
+    for by_shape, of_means in zip(located, shared, strict=True):
+        by_shape *= of_means[:, None] * q.astype(np.float32)
+    others *= (w[1:] / total[:, None]).astype(np.float32)
     return Posterior(likelihood, max(0.0, -float(np.expm1(-(np.log(total) - uniform).sum()))))
 
 
@@ -236,41 +215,68 @@ class _Sizes:
     def __init__(self, grid: FloatArray, factors: Sequence[IntArray], cells: int) -> None:
         self.grid, self.factors = grid, factors
         self.effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
-        self.effect_spreads = [FIRST_EFFECT_SPREAD] * len(factors)
-        self.spread = USUAL_SPREAD
+        self.effect_spreads = [priors.FIRST_EFFECT_SPREAD] * len(factors)
+        self.shift = np.zeros(cells)  # the sum of the effects, in every cell
+        self.spread = priors.USUAL_SPREAD
+        self._smoothing = np.stack([_smoothing(grid, spread) for spread in priors.CELL_SPREADS])
         self._sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
 
     def prior(self, by_mean: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
         """One round: the probability of each log-mean of the grid in every cell, (cells, M), before its own trees."""
-        grid, cells = self.grid, len(by_mean)
+        grid, width = self.grid, self.grid[1] - self.grid[0]
         curve = _log_mixture(by_mean @ _smoothing(grid, self.spread), without_size, weight)
-        shift = _total(self.effects, self.factors, cells)
-        everywhere = _read(curve, grid, grid + shift[:, None])
-        joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
+        everywhere = self._read(curve, grid[0] + self.shift, len(grid))
+        joint = everywhere.sum(axis=0) - ((grid - priors.USUAL_CENTRE) / priors.CENTRE_SPREAD) ** 2 / 2
         # Of all cells, and in each cell without its own curve.
         (centres, _), (location, variance) = _moments(joint[None], grid), _moments(joint - everywhere, grid)
         for i, factor in enumerate(self.factors):
-            farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
-            steps = round(farthest / (grid[1] - grid[0]))
-            offsets = (grid[1] - grid[0]) * np.arange(-steps, steps + 1)
-            start = centres[0] + shift - self.effects[i][factor]
-            given = _read(curve, grid, start[:, None] + offsets)
+            farthest = min(priors.FARTHEST_EFFECT, priors.FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
+            steps = round(farthest / width)
+            offsets = width * np.arange(-steps, steps + 1)
+            others = self.shift - self.effects[i][factor]
+            given = self._read(curve, centres[0] + others + offsets[0], len(offsets))
             of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)
             (self.effects[i], doubt), (mean, more) = (
                 _moments(log_weights, offsets) for log_weights in (of_values, of_values[factor] - given)
             )
-            self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
-            shift = _total(self.effects, self.factors, cells)
+            self.effect_spreads[i] = max(
+                float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), priors.LEAST_EFFECT_SPREAD
+            )
+            self.shift = others + self.effects[i][factor]
             location, variance = location + mean, variance + more
-        self.spread = _likely_spread(by_mean, without_size, weight, grid, centres[0] + shift)
+        self.spread = self._likely_spread(by_mean, without_size, weight, centres[0] + self.shift)
         inside = np.clip(location, grid[0], grid[-1])[:, None]
         near = np.exp(-((grid - inside) ** 2) / (2 * (variance + self.spread**2)[:, None]))
-        return (1 - OUTLIERS) * near / near.sum(axis=1, keepdims=True) + OUTLIERS / len(grid)
+        return (1 - priors.OUTLIERS) * near / near.sum(axis=1, keepdims=True) + priors.OUTLIERS / len(grid)
+
+    def _likely_spread(
+        self, by_mean: FloatArray, without_size: FloatArray, weight: float, location: FloatArray
+    ) -> float:
+        """τ, by its likelihood over all cells and a broad prior around the usual one."""
+        columns, part = self._places(location, 1)
+        located = np.take_along_axis(by_mean @ self._smoothing, columns[None], axis=-1)  # (T, cells, 2)
+        curve = _log_mixture(located, without_size, weight)
+        score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
+        score -= np.log(priors.CELL_SPREADS / priors.USUAL_SPREAD) ** 2 / 2
+        chance = np.exp(score - score.max())
+        return float(np.exp((chance @ np.log(priors.CELL_SPREADS)) / chance.sum()))
+
+    def _read(self, curve: FloatArray, start: FloatArray, many: int) -> FloatArray:
+        """Curves (cells, M) on the grid, read from `start` (cells,) on at `many` steps of it; constant beyond it."""
+        columns, part = self._places(start, many)
+        found = np.take_along_axis(curve, columns, axis=1)
+        return np.asarray(found[:, :-1] * (1 - part) + found[:, 1:] * part)
+
+    def _places(self, start: FloatArray, many: int) -> tuple[IntArray, FloatArray]:
+        """The columns that are read for that, (cells, many + 1), and how far from each to the next, (cells, 1)."""
+        place = ((start - self.grid[0]) / (self.grid[1] - self.grid[0]))[:, None]
+        lower = np.floor(place)
+        return np.clip(lower.astype(np.int64) + np.arange(many + 1), 0, len(self.grid) - 1), place - lower
 
 
 def _log_mixture(located: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
     """A cell without a size says nothing about the sizes of others, so its curve is flat."""
-    return np.log(weight * located + without_size[:, None] + LEAST_LIKELIHOOD)
+    return np.log(weight * located + without_size[:, None] + priors.LEAST_LIKELIHOOD)
 
 
 def _smoothing(grid: FloatArray, spread: float) -> FloatArray:
@@ -279,39 +285,12 @@ def _smoothing(grid: FloatArray, spread: float) -> FloatArray:
     return np.asarray(kernel / kernel.sum(axis=0))
 
 
-def _likely_spread(
-    by_mean: FloatArray, without_size: FloatArray, weight: float, grid: FloatArray, location: FloatArray
-) -> float:
-    """τ, by its likelihood over all cells and a broad prior around the usual one."""
-    score = np.empty(len(CELL_SPREADS))
-    for i, tau in enumerate(CELL_SPREADS):
-        curve = _log_mixture(by_mean @ _smoothing(grid, tau), without_size, weight)
-        score[i] = _read(curve, grid, location[:, None]).sum() - np.log(tau / USUAL_SPREAD) ** 2 / 2
-    chance = np.exp(score - score.max())
-    return float(np.exp((chance @ np.log(CELL_SPREADS)) / chance.sum()))
-
-
-def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray:
-    """Curves (cells, M) on the even grid, read at (cells, D) places; constant beyond the grid."""
-    return read_at(curve, np.clip((places - grid[0]) / (grid[1] - grid[0]), 0.0, len(grid) - 1 - 1e-9))
-
-
 def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of each row's law on the places."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ places
     return mean, weights @ places**2 - mean**2
-
-
-def _total(effects: Sequence[FloatArray], factors: Sequence[IntArray], cells: int) -> FloatArray:
-    return sum((effect[factor] for effect, factor in zip(effects, factors, strict=True)), np.zeros(cells))
-
-
-# Standard errors beyond which a share is no accident.
-NO_ACCIDENT = 3.0
-# A step is not idle altogether: then there would be nothing left to explain.
-MOST_IDLE = 0.9
 
 
 def idle_shares(
@@ -333,9 +312,9 @@ def idle_shares(
 
     expected = totals * expected_shares(law, cutoffs)[:, 0, 0]
     room = np.maximum(over_cells(totals * zeros_seen(cutoffs) - expected), 1.0)
-    share = np.clip(over_cells(first_leaves - expected) / room, 0.0, MOST_IDLE)
+    share = np.clip(over_cells(first_leaves - expected) / room, 0.0, priors.MOST_IDLE)
     error = np.sqrt(variance * np.bincount(steps) + np.maximum(over_cells(expected), 1.0)) / room
-    return np.asarray(np.where(share > NO_ACCIDENT * error, share, 0.0)[steps])
+    return np.asarray(np.where(share > priors.NO_ACCIDENT * error, share, 0.0)[steps])
 
 
 def zeros_seen(cutoffs: FloatArray | None) -> FloatArray | float:

@@ -27,35 +27,17 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 from scipy.special import expit, logsumexp, softmax
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import PLANNING_BINS
+from poolrl.learning import priors
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
-from poolrl.learning.outcomes import (
-    EXPLORED,
-    EXPLORED_BY_CHOICE,
-    OutcomeDistribution,
-    bin_middles,
-    continued,
-    equal_bins,
-    reaches,
-    share_up_to,
-)
-from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
-from poolrl.learning.trees import (
-    SPREADS,
-    USUAL_SPLIT_SPREAD,
-    Cells,
-    consistent_masses,
-    kaplan_meier,
-    mean_left,
-    observed_slots,
-    refined,
-    upward,
-)
+from poolrl.learning.law import Law, places_of
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, continued, equal_bins, reaches
+from poolrl.learning.shapes import Observed, beyond, expected_shares
+from poolrl.learning.trees import Cells, consistent_masses, kaplan_meier, mean_left, observed_slots, refined, upward
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
@@ -153,7 +135,7 @@ def _by_kaplan_meier(
     # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
     tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
     if not around_season:  # a season has its tail already
-        least = EXPLORED_BY_CHOICE if problem.one_season else EXPLORED
+        least = priors.EXPLORED_BY_CHOICE if problem.one_season else priors.EXPLORED
         further = continued(weights, tried, higher=problem.boundary.side == "higher", least=least)
         # The public prior knows its own tail.
         weights = laws.learned * further + (1 - laws.learned) * weights
@@ -172,13 +154,6 @@ def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
     return [number for number, size in [*singles, *pairs] if size < math.prod(shape)]
 
 
-# Sizes m of a step that are looked at: from less than half to more than twice the season's.
-SIZES_IN_LOGS = 0.05 * np.arange(-16, 17)
-SAME_SIZE = len(SIZES_IN_LOGS) // 2
-# How far the sizes of steps may differ, and how far they usually do, before any data.
-SIZE_SPREADS, USUAL_SIZE_SPREAD = np.array([0.0, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4]), 0.15
-# A law that was chosen for a step explains its trees better by luck, by this many nats: about a shape and a size.
-LUCK_OF_A_STEP = 1.0
 # Steps whose likelihoods are computed at once.
 STEPS_AT_ONCE = 256
 
@@ -190,14 +165,14 @@ def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher
     """
 
     def laws_of(some: slice) -> tuple[FloatArray, FloatArray]:
-        laws = [resized(season[some], size, cells.resolved, higher=higher) for size in SIZES_IN_LOGS]
-        return np.stack(laws, axis=1), laws[SAME_SIZE]
+        laws = [resized(season[some], size, cells.resolved, higher=higher) for size in priors.SIZES_IN_LOGS]
+        return np.stack(laws, axis=1), laws[priors.SAME_SIZE]
 
     weights = weights_of_sizes(_log_likelihoods_of(laws_of, cutoffs, cells))
     return np.asarray(
         sum(
             weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
-            for size, weight in zip(SIZES_IN_LOGS, weights.T, strict=True)
+            for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True)
             if weight.any()
         )
     )
@@ -206,21 +181,23 @@ def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher
 def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:
     """Laws (..., F) of outcomes e^size times as large, on `bins` bins; what exceeds the bound is in the last one."""
     natural = laws[..., ::-1] if higher else laws
-    reached = share_up_to(natural, np.minimum(bin_edges(bins) * np.exp(-size), 1.0))
-    reached[..., -1] = 1.0
-    found = np.diff(reached, axis=-1)
+    found = Law(natural).between(places_of(np.minimum(bin_edges(bins) * np.exp(-size), 1.0), natural.shape[-1]))
     return found[..., ::-1] if higher else found
 
 
 def weights_of_sizes(scores: FloatArray) -> FloatArray:
     """How likely each step has each size, (cells, S), by log-likelihoods of the same shape and a spread for all."""
-    log_joint, posteriors = np.empty(len(SIZE_SPREADS)), []
-    for i, spread in enumerate(SIZE_SPREADS):
-        prior = np.eye(len(SIZES_IN_LOGS))[SAME_SIZE] if spread == 0 else np.exp(-((SIZES_IN_LOGS / spread) ** 2) / 2)
+    log_joint, posteriors = np.empty(len(priors.SIZE_SPREADS)), []
+    for i, spread in enumerate(priors.SIZE_SPREADS):
+        prior = (
+            np.eye(len(priors.SIZES_IN_LOGS))[priors.SAME_SIZE]
+            if spread == 0
+            else np.exp(-((priors.SIZES_IN_LOGS / spread) ** 2) / 2)
+        )
         with np.errstate(divide="ignore"):
             joint = scores + np.log(prior / prior.sum())
         total = logsumexp(joint, axis=1, keepdims=True)
-        log_joint[i] = total.sum() - spread / USUAL_SIZE_SPREAD
+        log_joint[i] = total.sum() - spread / priors.USUAL_SIZE_SPREAD
         posteriors.append(np.exp(joint - total))
     return np.einsum("t,tcs->cs", softmax(log_joint), np.stack(posteriors))
 
@@ -235,7 +212,7 @@ def shared_part(
     """
     laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
     scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
-    better = scores[:, 0] - scores[:, 1] + LUCK_OF_A_STEP
+    better = scores[:, 0] - scores[:, 1] + priors.LUCK_OF_A_STEP
     return np.asarray(expit(np.bincount(same_season, better)[same_season]))
 
 
@@ -257,23 +234,13 @@ def _log_likelihoods_of(
         shares = expected_shares(every, np.broadcast_to(tried[some, None], every.shape), status)
         expected = cells.totals[some, None, None, None] * shares  # (cells, 1 + S, kinds, B)
         mean = expected[:, 0]
-        sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2
+        sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2
         covariance = observed.variance * inverse + sampled[..., None] * np.eye(
             sampled.shape[-1]
         )  # (cells, kinds, B, B)
         off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
         found.append(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
     return np.concatenate(found)
-
-
-# The first bins, and how many rows the last ones have, at least and beside the noise of their counts.
-FEWEST_STATUS_BINS, ROWS_OF_BIN, NOISES_OF_BIN = 4, 40, 10
-# Bins seen before any data, when it is learned how far shares lie off; and how often that is learned anew.
-USUAL_BINS, EM_ROUNDS = 4.0, 20
-# Of a count that is sampled: a share that is sure to be zero is not infinitely well known.
-LEAST_SAMPLED = 0.25
-# Where nothing was tried, a share still has some weight, so that every share has a place in the regression.
-LEAST_WEIGHT = 1e-9
 
 
 def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray) -> FloatArray:
@@ -287,7 +254,9 @@ def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntA
     totals, found = cells.totals, np.array(laws)
     for counts, noise in zip(*upward(cells.levels, cells.variance), strict=True):
         bins = counts.shape[-1]
-        if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * noise**0.5):
+        if bins >= priors.FEWEST_STATUS_BINS and totals.mean() / bins >= max(
+            priors.ROWS_OF_BIN, priors.NOISES_OF_BIN * noise**0.5
+        ):
             found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike)
     return found
 
@@ -297,12 +266,12 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     (counts,), totals, variance = cells.levels, cells.totals, cells.variance
     bins, fine = counts.shape[-1], laws.shape[-1]
     # What a law expects of a bin: its mean over the values that were tried there.
-    weights = tried.reshape(len(laws), bins, -1) + LEAST_WEIGHT
+    weights = tried.reshape(len(laws), bins, -1) + priors.LEAST_WEIGHT
     below = (1 - beyond(laws)).reshape(weights.shape)
     expected = (below * weights).sum(axis=-1) / weights.sum(axis=-1)
     rows = totals[:, None] * weights.sum(axis=-1)
     known = np.maximum(rows, 1.0)
-    sampled = np.maximum(known * expected * (1 - expected), LEAST_SAMPLED)
+    sampled = np.maximum(known * expected * (1 - expected), priors.LEAST_SAMPLED)
     error = (variance * (expected**2 + (1 - expected) ** 2) + sampled) / known**2
     off = np.where(rows >= 1, (counts[:, 0] - expected * counts.sum(axis=1)) / known, 0.0)
     groups, group = np.unique(alike, return_inverse=True)
@@ -328,17 +297,20 @@ def _leaning(off: FloatArray, error: FloatArray) -> FloatArray:
 
     The weights π are learned from all bins (empirical Bayes), so a few bins may lie far off where most do not.
     """
-    total = SPREADS**2 + error[..., None]
+    total = priors.SPLIT_SPREADS**2 + error[..., None]
     likelihood = np.exp(-0.5 * (off[..., None] ** 2 / total)) / np.sqrt(total)
-    first = np.exp(-SPREADS / USUAL_SPLIT_SPREAD)
+    first = np.exp(-priors.SPLIT_SPREADS / priors.USUAL_SPLIT_SPREAD)
     usual = weights = first / first.sum()
-    for _ in range(EM_ROUNDS):
+    for _ in range(priors.EM_ROUNDS):
         each = weights * likelihood
         each /= np.maximum(each.sum(axis=-1, keepdims=True), 1e-300)
-        weights = each.reshape(-1, len(SPREADS)).sum(axis=0) + USUAL_BINS * usual
+        weights = each.reshape(-1, len(priors.SPLIT_SPREADS)).sum(axis=0) + priors.USUAL_BINS * usual
         weights /= weights.sum()
-    return np.asarray((each * (SPREADS**2 / total)).sum(axis=-1) * off)
+    return np.asarray((each * (priors.SPLIT_SPREADS**2 / total)).sum(axis=-1) * off)
 
 
 def _rising(values: FloatArray, weights: FloatArray) -> FloatArray:
-    return np.asarray(isotonic_regression(values, weights=np.maximum(weights, LEAST_WEIGHT)).x)
+    # It takes a quarter of a second to import, and only prices need it.
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(values, weights=np.maximum(weights, priors.LEAST_WEIGHT)).x)

@@ -18,7 +18,9 @@ import numpy as np
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.learning.outcomes import CLIMB, OutcomeDistribution, cumulative, read_at
+from poolrl.learning import priors
+from poolrl.learning.law import Law, cumulative, read_at
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import LevelProblem
 
 # Sales below this share of the best day's count as no sales, and no policy moves its own scale further than this.
@@ -52,7 +54,7 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
     largest = problem.scale_profile.max(axis=(*changing, labels), keepdims=True)
     profile = (problem.scale_profile / largest).reshape(per_step)
     limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
-    limits = np.minimum(limits, CLIMB * outcomes.explored.reshape(per_step))
+    limits = np.minimum(limits, priors.CLIMB * outcomes.explored.reshape(per_step))
     weights = outcomes.weights.reshape(*per_step, bins)
     edges = np.arange(bins + 1) / bins * tops[..., None]  # (cells, products, B + 1)
     levels = np.empty(per_step)
@@ -135,7 +137,7 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     ratio = tops / ((points[..., -1] + points[..., 0]) * size)
     if (ratio == 1).all():
         return weights
-    return np.diff(read_at(cumulative(weights), np.minimum(np.arange(bins + 1) * ratio[..., None], bins)), axis=-1)
+    return Law(weights).between(np.arange(bins + 1) * ratio[..., None])
 
 
 def expected_cost_on(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
 from poolrl.geometry.axes import Separable
+from poolrl.learning.law import Law
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
 from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes
@@ -149,15 +150,15 @@ class PrivateModel:
         if (cell < 0).any():
             raise ValueError("labels must be among the values that the problem declares")
         *shape, bins = self.outcomes.weights.shape
-        below = np.cumsum(self.outcomes.weights.reshape(-1, *shape[-2:], bins), axis=-1)
+        laws = self.outcomes.weights.reshape(-1, *shape[-2:], bins)
         points = self.outcomes.points.reshape(-1, shape[-1], bins)
         drawn = np.empty((paths, *shape[-2:]))
         share = drawn_together(rng, drawn.shape, self.together)
         for number in np.unique(cell):
             mine = np.flatnonzero(cell == number)
             for step, coordinate in np.ndindex(*shape[-2:]):
-                law, at = below[number, step, coordinate], points[number, coordinate]
-                place = np.searchsorted(law, share[mine, step, coordinate] * law[-1], side="right").clip(0, bins - 1)
+                law, at = Law(laws[number, step, coordinate]), points[number, coordinate]
+                place = law.bins_at(share[mine, step, coordinate])
                 # Anywhere in the bin: points are the middles of equal bins.
                 drawn[mine, step, coordinate] = at[place] + (rng.random(len(mine)) - 0.5) * (at[1] - at[0])
         return drawn

@@ -16,32 +16,23 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, whole
+from poolrl.checks import BoolArray, FloatArray, whole
 from poolrl.geometry.bins import bin_edges, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
+from poolrl.learning import priors
+from poolrl.learning.law import Law, cumulative, places_of
 from poolrl.problems.problem import OutcomeProblem
 
-EXPLORED = 0.1
-# Beyond the explored range outcomes are extrapolated. No decision lies further beyond it than by this factor
-# (docs/departures.md, 27).
-CLIMB = 1.5
-# A price or a bid is named freely: whoever named a low one did not do so because of what was left.
-EXPLORED_BY_CHOICE = 0.02
-# Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
-LEAST_SEEN, MOST_SEEN = 0.02, 0.999
-# Points below the end of the range, by their shares of what was seen. Nearer ones would have the noise of one bin.
-POINTS = np.array([0.35, 0.5, 0.65])
-# The lognormal's spread: neither a spike nor a law without end.
-NARROWEST, WIDEST = 0.05, 1.0
 
-
-def looked_at(tried: FloatArray, least: float = EXPLORED) -> BoolArray:
+def looked_at(tried: FloatArray, least: float = priors.EXPLORED) -> BoolArray:
     """Which bins lie in the explored range, by the law of cut-off levels (..., bins)."""
     reached = np.cumsum(tried[..., ::-1], axis=-1)[..., ::-1]
     return np.asarray(reached >= least)
 
 
-def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False, least: float = EXPLORED) -> FloatArray:
+def continued(
+    weights: FloatArray, tried: FloatArray, *, higher: bool = False, least: float = priors.EXPLORED
+) -> FloatArray:
     """Weights (cells, F) on the bins of `outward_edges`, with another tail beyond the explored range.
 
     A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
@@ -57,13 +48,20 @@ def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False, l
     below /= below[:, -1:]
     end = looked_at(tried, least).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
-    shares = seen * POINTS
+    shares = seen * priors.POINTS
     places = _quantiles(below, edges, shares)
-    usable = (seen > LEAST_SEEN) & (seen < MOST_SEEN) & (places.min(axis=1) > 0)[:, None] & (end < bins)[:, None]
+    usable = (
+        (seen > priors.LEAST_SEEN)
+        & (seen < priors.MOST_SEEN)
+        & (places.min(axis=1) > 0)[:, None]
+        & (end < bins)[:, None]
+    )
     e, x = edges[np.where(usable, end[:, None], 1)], np.where(usable, places, edges[1] / 2)
     z_e = ndtri(np.where(usable, seen, 0.5))
     rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), sign * np.log(e / x)
-    spread = sign * np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), NARROWEST, WIDEST)[:, None]
+    spread = (
+        sign * np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), priors.NARROWEST, priors.WIDEST)[:, None]
+    )
     with np.errstate(divide="ignore"):
         tail = ndtr(np.log(edges / e) / spread + z_e)
     beyond = usable & (np.arange(bins + 1) > end[:, None])
@@ -190,50 +188,7 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     Inside a bin outcomes are spread evenly. The last bin also holds all that lies beyond the top.
     """
     wanted = tops[..., None, :, None] * (np.arange(PLANNING_BINS + 1) / PLANNING_BINS)
-    reached = share_up_to(weights, wanted)
-    reached[..., -1] = np.cumsum(weights, axis=-1)[..., -1]
-    return np.maximum(np.diff(reached, axis=-1), 0.0)
-
-
-def cumulative(weights: FloatArray) -> FloatArray:
-    """The weight below each of the B + 1 edges, (..., B + 1), of weights (..., B) on bins."""
-    return np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-
-
-def read_at(values: FloatArray, places: FloatArray) -> FloatArray:
-    """Values (..., N) at places (..., n) between 0 and N − 1, linear in between."""
-    lower = np.minimum(places.astype(np.int64), values.shape[-1] - 2)
-    return _between(values, lower, places - lower)
-
-
-def _between(values: FloatArray, lower: IntArray, part: FloatArray) -> FloatArray:
-    """Values (..., N), this part of the way from those at `lower` (..., n) to the next ones."""
-    lower = np.broadcast_to(lower, (*values.shape[:-1], lower.shape[-1]))
-    here, after = np.take_along_axis(values, lower, -1), np.take_along_axis(values, lower + 1, -1)
-    return np.asarray(here * (1 - part) + after * part)
-
-
-def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
-    """The weight up to each wanted place (..., n) of the unit range, of weights (..., F) on the bins of `bin_edges`."""
-    bins = weights.shape[-1]
-    edges = bin_edges(bins)
-    below = cumulative(weights)
-    # The edges are squares, so the place of a value among them is a square root.
-    lower = np.minimum((np.sqrt(wanted) * bins).astype(np.int64), bins - 1)
-    part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
-    return _between(below, lower, part)
-
-
-def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
-    """The share of the weights (..., B) that lies below each place (..., n), counted in bins from zero."""
-    bins = weights.shape[-1]
-    below = cumulative(weights)
-    below /= below[..., -1:]
-    at = np.clip(place, 0, bins)
-    lower = np.minimum(at.astype(np.int64), bins - 1)
-    found = np.take_along_axis(below, lower, -1)
-    found += (at - lower) * (np.take_along_axis(below, lower + 1, -1) - found)
-    return found
+    return Law(weights).between(places_of(wanted, weights.shape[-1]))
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:

@@ -20,9 +20,8 @@ Leaves beyond the explored range say nothing: those who looked there did so for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,28 +31,13 @@ from scipy import sparse, special
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import LOG_MEAN_STEP
+from poolrl.learning import priors
 from poolrl.learning.outcomes import looked_at
 
-# Coefficients of variation of single-peaked laws: from deliveries to a fixed list of customers to intermittent demand.
-SPREADS_OF_SHAPES = (0.08, 0.13, 0.2, 0.3, 0.42, 0.6, 0.85, 1.2)
-# Two peaks: the higher one's place in multiples of the lower one's, and the lower one's share.
-PEAK_RATIOS, PEAK_SHARES, PEAK_SPREADS = (1.7, 2.2, 2.8, 3.6, 4.8, 6.5), (0.3, 0.4, 0.5, 0.6, 0.7), (0.08, 0.16)
-# Even between two limits, as orders of somebody who tries things out: half the width, in multiples of the mean.
-EVEN_WIDTHS = (0.3, 0.6, 1.0)
-# Nothing on some days, else a gamma law: the share of such days.
-IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
-# How common one peak, two peaks, idle days and even laws are, before any data.
-USUAL = (0.8, 0.1, 0.05, 0.05)
-# Cells seen before any data, of each class.
-LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
 # Laws without a size stand at the end of the table: the uniform one, then zero.
 WITHOUT_SIZE, UNIFORM = 2, 0
 # Single precision.
 SingleArray = NDArray[np.float32]
-# Means below this part of a bin cannot be told apart, means above this many bounds hardly.
-LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
-# Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
-LOWEST_SHARE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -67,11 +51,6 @@ class Laws:
     usual: FloatArray  # (S,) how common each shape is, before any data
     table: SingleArray
     classes: FloatArray  # (3,) cells seen before any data: located, uniform, zero
-
-    @cached_property
-    def beyond(self) -> SingleArray:
-        """S(i) = P(X beyond bin i) + half of bin i, of every law."""
-        return beyond(self.table.astype(np.float64)).astype(np.float32)
 
     @property
     def located(self) -> SingleArray:
@@ -99,32 +78,39 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
 
     The part of a law beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
     """
-    low, high = math.log(max(LOWEST_MEAN * bin_edges(resolved)[1], LOWEST_SHARE)), math.log(HIGHEST_MEAN)
+    low, high = (
+        math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE)),
+        math.log(priors.HIGHEST_MEAN),
+    )
     log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
     mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
-    single = [_gamma_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
-    single += [_normal_below(edge, mean, cv * mean) for cv in SPREADS_OF_SHAPES]
-    single += [_lognormal_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single = [_gamma_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
+    single += [_normal_below(edge, mean, cv * mean) for cv in priors.SPREADS_OF_SHAPES]
+    single += [_lognormal_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     # Mirrored at the mean: a long tail towards zero.
-    single += [1 - _gamma_below(2 * mean - edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single += [1 - _gamma_below(2 * mean - edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     peaks = []
-    for ratio in PEAK_RATIOS:
-        for share in PEAK_SHARES:
+    for ratio in priors.PEAK_RATIOS:
+        for share in priors.PEAK_SHARES:
             lower = mean / (share + (1 - share) * ratio)
-            for cv in PEAK_SPREADS:
+            for cv in priors.PEAK_SPREADS:
                 low_peak, high_peak = (_normal_below(edge, place, cv * mean) for place in (lower, ratio * lower))
                 peaks.append(share * low_peak + (1 - share) * high_peak)
-    idle = [p + (1 - p) * _gamma_below(edge, mean / (1 - p), cv) for p in IDLE_SHARES for cv in IDLE_SPREADS]
-    even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in EVEN_WIDTHS]
+    idle = [
+        p + (1 - p) * _gamma_below(edge, mean / (1 - p), cv) for p in priors.IDLE_SHARES for cv in priors.IDLE_SPREADS
+    ]
+    even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in priors.EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
-    usual = np.concatenate([np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, USUAL, strict=True)])
+    usual = np.concatenate(
+        [np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, priors.USUAL, strict=True)]
+    )
     below = np.stack([*single, *peaks, *idle, *even], axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
     if higher:
         table = np.ascontiguousarray(table[:, ::-1])
-    classes = np.array([*LOCATED_AND_UNIFORM, ALWAYS_ZERO * closes])
+    classes = np.array([*priors.LOCATED_AND_UNIFORM, priors.ALWAYS_ZERO * closes])
     return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
 
 
@@ -144,10 +130,6 @@ def _lognormal_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArra
 
 # Cells with almost the same law of the other kind share their matrices. Fewer cells than this have one matrix each.
 MOST_GROUPS, REGROUPINGS = 96, 4
-# Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
-LEAST_LEAF_VARIANCE = 0.25
-# No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
-MISFIT = 0.2
 
 
 @dataclass(frozen=True)
@@ -174,10 +156,6 @@ class Observed:
             sums += weight * np.repeat(level, bins // size, axis=-1)
             precision += weight * np.kron(np.eye(size), np.ones((bins // size, bins // size)))
         return cls(sums, precision, variance)
-
-
-# From the laws of outcomes and of cut-off levels, in any shapes that broadcast, to the shares of both kinds of leaves.
-Feedback = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
 
 def censored(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
@@ -208,54 +186,87 @@ def log_likelihoods(
     law: FloatArray,
     cutoffs: FloatArray | None,
     totals: FloatArray,
-    feedback: Feedback = censored,
+    sides: BoolArray | None = None,
     of_cutoffs: bool = False,
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
-    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. With `of_cutoffs` the
-    dictionary's laws are those of cut-off levels, and the outcomes' are given.
+    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. `sides` (cells,) says where
+    only a side is seen. With `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
+
+    Given the other law, the shares of both kinds of leaves are linear in the law F_j: n T_k F_j. With leaves x_k whose
+    inverse covariance is W_k, it is a quadratic form in F_j, the same for all cells of a group but for n and x:
+
+        n (Σ_k T_kᵀ W_k x_k) · F_j  −  n²/2 F_jᵀ Q F_j,    Q = Σ_k T_kᵀ W_k T_k
     """
-    found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
-    inverse = np.linalg.inv(observed.precision)
-    leaves = (observed.sums @ inverse).astype(np.float32)
-    # Laws as columns (B, J): a number that all of them share is then one long row.
-    table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
     given = law if of_cutoffs else cutoffs
-    shares = law[..., None, :]
-    if cutoffs is not None:
-        shares = np.stack(feedback(law, beyond(law), cutoffs, beyond(cutoffs)), axis=-2)
-    groups = _groups(law if given is None else given)
-    for group in range(int(groups.max()) + 1):
-        cells = np.flatnonzero(groups == group)
+    sides = np.zeros(len(totals), dtype=bool) if sides is None else sides
+    groups = _groups(law if given is None else given, sides)
+    members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
+    many = np.maximum(np.bincount(groups), 1)
+
+    def mean_of(values: FloatArray) -> FloatArray:
+        """Of every group, (groups, ...)."""
+        sums = members @ values.reshape(len(values), -1)
+        return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
+
+    inverse, bins = np.linalg.inv(observed.precision), len(observed.precision)
+    other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides.astype(np.float64)) > 0
+    # Laws that have all in one bin, (1, B, B): their expected shares are Tᵀ.
+    basis = np.eye(bins)[None]
+    pair = (other, basis) if of_cutoffs and other is not None else (basis, other)
+    maps = np.swapaxes(expected_shares(*pair, by_side[:, None]), 1, 2)
+    # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
+    unexplored = np.False_ if other is None else ~looked_at(other) & ~by_side[:, None, None]
+    size = mean_of(totals)[:, None, None]
+    mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
+    sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
+    weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
+    forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
+    # Around the usual law c, where numbers are small, and so are rounding errors of single precision.
+    usual = (cutoffs if of_cutoffs and cutoffs is not None else law).mean(axis=0)
+    parts = np.empty((bins + 1, len(laws.table)), dtype=np.float32)
+    parts[:-1] = laws.table.T - usual[:, None]
+    leaves, found = observed.sums @ inverse, np.empty((len(totals), len(laws.table)), dtype=np.float32)
+    for group, squares in enumerate(_squares(forms, parts[:-1])):
+        cells, parts[-1] = np.flatnonzero(groups == group), squares
         if not len(cells):
             continue
-        size, unexplored = totals[cells].mean(), np.zeros(len(table), dtype=bool)
-        expected = [table]
-        if given is not None:
-            other = given[cells].mean(axis=0)
-            known = other.astype(np.float32)[:, None], beyond(other).astype(np.float32)[:, None]
-            every = (*known, table, further) if of_cutoffs else (table, further, *known)
-            expected = list(feedback(*every))
-            # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
-            if feedback is censored:
-                unexplored = ~looked_at(other)
-        linear, square = 0.0, 0.0
-        for kind, of_laws in enumerate(expected):
-            mean = size * shares[cells, kind].mean(axis=0)
-            sampled = np.diag(mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
-            weighted = np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32) @ of_laws
-            linear = linear + leaves[cells, kind] @ weighted
-            square = square + np.einsum("bj,bj->j", weighted, of_laws)
-        n = totals[cells, None].astype(np.float32)
-        found[cells] = n * linear - n**2 / 2 * square
+        n = totals[cells, None]
+        slope = np.einsum("ckb,klb->cl", leaves[cells], weighted[group]) - n * (forms[group] @ usual)
+        around = np.concatenate([n * slope, -(n**2) / 2], axis=1).astype(np.float32) @ parts
+        found[cells] = around - around.max(axis=1, keepdims=True)
     return found
 
 
-def _groups(laws: FloatArray) -> IntArray:
-    """Numbers of groups of cells with similar laws, by their distribution functions (Lloyd's algorithm)."""
+# Laws whose squares are computed at once: their products stay in the processor's cache.
+LAWS_AT_ONCE = 512
+
+
+def _squares(forms: FloatArray, columns: SingleArray) -> SingleArray:
+    """F_jᵀ Q F_j of symmetric forms Q (groups, B, B) and columns (B, J): one product of matrices, by F_j(a) F_j(b)."""
+    a, b = np.triu_indices(len(columns))
+    pairs = (forms[:, a, b] * np.where(a == b, 1.0, 2.0)).astype(np.float32)
+    found = np.empty((len(forms), columns.shape[1]), dtype=np.float32)
+    for start in range(0, columns.shape[1], LAWS_AT_ONCE):
+        some = columns[:, start : start + LAWS_AT_ONCE]
+        found[:, start : start + LAWS_AT_ONCE] = pairs @ (some[a] * some[b])
+    return found
+
+
+def _groups(laws: FloatArray, sides: BoolArray) -> IntArray:
+    """Numbers of groups of cells with similar laws and the same feedback."""
     if len(laws) <= MOST_GROUPS:
         return np.arange(len(laws))
+    groups = np.zeros(len(laws), dtype=np.int64)
+    for by_side in (False, True):
+        if (some := sides == by_side).any():
+            groups[some] = by_side * MOST_GROUPS + _similar(laws[some])
+    return groups
+
+
+def _similar(laws: FloatArray) -> IntArray:
+    """Numbers below `MOST_GROUPS` of groups of similar laws, by their distribution functions (Lloyd's algorithm)."""
     cumulative = np.cumsum(laws, axis=1).astype(np.float32)
     # The first centres are spread over the order of means, so nothing here is random.
     order = np.argsort(cumulative.sum(axis=1), kind="stable")

@@ -24,7 +24,8 @@ from scipy.special import ndtr, ndtri
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
-from poolrl.learning.outcomes import OutcomeDistribution, share_below
+from poolrl.learning.law import Law
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.stored import MOST_TOGETHER, Together
 from poolrl.privacy.released import PrivateTable
 from poolrl.problems.problem import OutcomeProblem
@@ -59,7 +60,8 @@ def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[F
 
     def before(law: FloatArray) -> FloatArray:
         """What lies before each edge, in the order of edges."""
-        return 1 - share_below(law, place) if outcomes.higher else share_below(law, place)
+        share = Law(law).share_up_to(place)
+        return 1 - share if outcomes.higher else share
 
     below = before(outcomes.weights)
     return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - before(outcomes.cutoffs)

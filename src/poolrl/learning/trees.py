@@ -16,19 +16,12 @@ import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.resolution import LEFT_PARTS, SHAPE_BINS
+from poolrl.learning import priors
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
 # Of two children, or their shares.
 Pair = tuple[FloatArray, FloatArray]
-# The standard deviations τ that a split may have around its centre, from zero to any split.
-SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
-# How far a split is expected to differ from its centre, before any data.
-USUAL_SPLIT_SPREAD = 0.5
-# Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
-LEAST_SPLIT_VARIANCE = 0.25
-# Mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
-WHISPER = 1e-6
 
 
 @dataclass(frozen=True)
@@ -162,16 +155,16 @@ def borrowed_share(
         squares = np.broadcast_to(parent**2, deviation.shape)
         sampled = parent * centre * (1 - centre)
         if a_sample:
-            noise = variance + np.maximum(sampled, LEAST_SPLIT_VARIANCE)
+            noise = variance + np.maximum(sampled, priors.LEAST_SPLIT_VARIANCE)
         else:
             noise = variance * (1 + sampled / (variance + sampled))
-        joint = np.empty(len(SPREADS))
-        for i, tau in enumerate(SPREADS):
+        joint = np.empty(len(priors.SPLIT_SPREADS))
+        for i, tau in enumerate(priors.SPLIT_SPREADS):
             expected = squares * tau**2 + noise
-            joint[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / USUAL_SPLIT_SPREAD
+            joint[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / priors.USUAL_SPLIT_SPREAD
         chance = np.exp(joint - joint.max())
         gain = np.zeros_like(deviation)
-        for weight, tau in zip(chance / chance.sum(), SPREADS, strict=True):
+        for weight, tau in zip(chance / chance.sum(), priors.SPLIT_SPREADS, strict=True):
             if weight > 1e-6:
                 gain += weight * squares * tau**2 / (squares * tau**2 + noise)
     share = np.clip(centre + gain * deviation / safe, 0.0, 1.0)
@@ -190,7 +183,7 @@ def kaplan_meier(masses: FloatArray, law: FloatArray) -> FloatArray:
     too. Where nothing is at risk any more, the hazards of `law` (..., bins) continue.
     """
     total = masses.sum(axis=(-2, -1))[..., None]
-    whisper = law * np.maximum(total, 1.0) * WHISPER
+    whisper = law * np.maximum(total, 1.0) * priors.WHISPER
     seen = masses[..., 0, :] + whisper
     if masses.shape[-2] == 1:
         return np.asarray(seen / seen.sum(axis=-1, keepdims=True))

@@ -21,16 +21,15 @@ level for each step, with one it is (s, S).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, whole
+from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.learning.model import PrivateModel
-from poolrl.plans.orders import CYCLE_SOLVED, DAMPED_AFTER, MOST_CYCLES, UnitLaws, unit_laws
+from poolrl.plans.orders import UnitLaws, solve_cycle, unit_laws
 from poolrl.problems.operations import Operations
 
 # States times orders of a programme that is still solved exactly.
@@ -85,21 +84,6 @@ def plan_lead_time(
     return [solve_lead_time(laws, lead_time, column=column, rng=rng) for column in range(len(laws.width))]
 
 
-def average_cost_of(
-    one_round: Callable[[FloatArray], FloatArray], value: FloatArray, reached: BoolArray
-) -> tuple[float, float]:
-    """MacQueen's bounds on the average cost of a round, from relative values of the states that are `reached`."""
-    for number in range(MOST_CYCLES):
-        change = one_round(value) - value
-        low, high = float(change[reached].min()), float(change[reached].max())
-        if high - low <= CYCLE_SOLVED * abs(high) + 1e-12:
-            break
-        # Half a step, once it takes long: orders of every second round would go on for ever.
-        value = value + change * (0.5 if number > DAMPED_AFTER else 1.0)
-        value = value - value[reached][0]
-    return low, high
-
-
 def solve_lead_time(
     laws: UnitLaws,
     lead_time: int,
@@ -152,7 +136,7 @@ def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTime
     arrives = np.minimum(stock[:, None] + order, stocks)  # what is left, and the next arrival
     # Nothing is thrown away: an order that might not fit later is not allowed. States beyond are never reached.
     too_much = (sum(np.ix_(stock, *[order] * lead_time)) > stocks) & (order > 0)
-    inside = sum(np.ix_(stock, *[order] * (lead_time - 1))) <= stocks
+    inside = np.asarray(sum(np.ix_(stock, *[order] * (lead_time - 1))) <= stocks)
 
     def one_round(value: FloatArray) -> FloatArray:
         for step in reversed(range(horizon)):
@@ -164,8 +148,12 @@ def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTime
             value = now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)
         return value
 
-    low, high = average_cost_of(one_round, np.zeros(shape), np.asarray(inside))
-    return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
+    (cost,), (doubt,) = solve_cycle(
+        lambda value: one_round(value.reshape(shape)).reshape(1, -1),
+        np.zeros((1, table[0].size)),
+        inside.reshape(1, -1),
+    )
+    return LeadTimePlan(width, lead_time, table, None, None, cost, doubt, cost - doubt)
 
 
 def _capped(laws: UnitLaws, lead_time: int, rng: np.random.Generator) -> LeadTimePlan:
@@ -315,5 +303,7 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
         return value
 
     # Only positions that the rule comes back to count.
-    low, high = average_cost_of(one_round, np.zeros(len(place)), place >= 0)
-    return BacklogPlan(width, lowest, orders, (low + high) / 2, (high - low) / 2)
+    (cost,), (doubt,) = solve_cycle(
+        lambda value: one_round(value[0])[None], np.zeros((1, len(place))), place[None] >= 0
+    )
+    return BacklogPlan(width, lowest, orders, cost, doubt)

@@ -15,17 +15,18 @@ stocks that orders can reach. With a discount the same differences bound what is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import fft
 
-from poolrl.checks import FloatArray, IntArray, as_floats, public_array
+from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, public_array
+from poolrl.learning import priors
+from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import CLIMB, cumulative, read_at, share_below
 from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem
@@ -50,18 +51,13 @@ class UnitLaws:
     @property
     def left(self) -> FloatArray:
         """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        return cumulative(self._below[..., :-1]) * self.width[:, None, None]
+        return cumulative(np.cumsum(self.chance[..., :-1], axis=-1)) * self.width[:, None, None]
 
     def drawn(self, step: int, many: int, rng: np.random.Generator) -> FloatArray:
         """Demand of all columns at a step, (many, C) in units; columns move together."""
         share = drawn_together(rng, (many, len(self.width)), self.together)
-        laws = self._below[:, step]
-        place = [np.searchsorted(law, each * law[-1], side="right") for law, each in zip(laws, share.T, strict=True)]
-        return np.minimum(np.stack(place, axis=1), self.chance.shape[-1] - 1) * self.width
-
-    @cached_property
-    def _below(self) -> FloatArray:
-        return np.cumsum(self.chance, axis=-1)
+        laws = self.chance[:, step]
+        return np.stack([Law(law).bins_at(each) for law, each in zip(laws, share.T, strict=True)], axis=1) * self.width
 
     @property
     def mean_steps(self) -> FloatArray:
@@ -110,7 +106,7 @@ def unit_laws(
     ahead = terms.fixed.any(axis=1) | ~terms.deliveries.all(axis=1) | (terms.minimum.max(axis=1) > 0) | (terms.pack > 0)
     ahead |= np.ptp(terms.purchase, axis=1) > 0
     held = np.where(ahead, HELD_AHEAD, HELD_AT_ONCE) * tops.max(axis=1)
-    cap = np.minimum(np.minimum(terms.cap, CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
+    cap = np.minimum(np.minimum(terms.cap, priors.CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
     least = np.maximum(terms.pack[:, None], terms.minimum)
     if ((least > cap) | ~terms.deliveries).all(axis=1).any():
         raise ValueError(
@@ -124,10 +120,9 @@ def unit_laws(
     packs = np.where(units, terms.pack, np.where(terms.pack > 0, finest, 1)).astype(np.int64)
     width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
     size = int(np.ceil(highest / width).max())
-    edges = (np.arange(size + 1) + 0.5) * width[:, None]
-    reached = share_below(weights, edges[:, None] / tops[..., None] * weights.shape[-1])
-    reached[..., -1] = 1.0
-    chance = np.diff(reached, axis=-1, prepend=0.0)
+    edges = (np.arange(size + 2) - 0.5) * width[:, None]
+    shares = weights / weights.sum(axis=-1, keepdims=True)
+    chance = Law(shares).between(edges[:, None] / tops[..., None] * weights.shape[-1])
     caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)
     return UnitLaws(chance, width, terms, caps, packs, model.together)
 
@@ -211,33 +206,49 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
         now = now + prices[..., None] * stock[:, None]
     spectra = fft.rfft(laws.chance, fft.next_fast_len(2 * size, real=True))
     orders, after = np.zeros((columns, horizon, size), dtype=np.int64), np.empty((columns, horizon, size))
-    reachable = np.arange(size) <= laws.caps.max(axis=1)[:, None]
-    value = -terms.salvage[:, None] * stock
-    cost, doubt = np.zeros(columns), np.full(columns, np.inf)
-    for number in range(MOST_CYCLES if terms.cycle else 1):
-        first = value
+
+    def one_round(value: FloatArray) -> FloatArray:
         for step in reversed(range(horizon)):
             stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
             if given is None:
                 value, orders[:, step] = _best_orders(laws, step, stay)
             else:
                 value, orders[:, step] = _paid_for(laws, step, stay, given[:, step]), given[:, step]
-        if not terms.cycle:
-            return OrderPlan(orders, *rule, laws, after, value[:, 0])
-        change = np.where(reachable, value - first, (value - first)[:, :1])
-        low, high = change.min(axis=1), change.max(axis=1)
-        if terms.discount < 1:
-            # The changes to come are a geometric series, for every stock between these.
-            series = terms.discount**horizon / (1 - terms.discount**horizon)
-            cost, doubt = value[:, 0] + series * (low + high) / 2, series * (high - low) / 2
-        else:
-            cost, doubt = (low + high) / 2, (high - low) / 2
+        return value
+
+    last = -terms.salvage[:, None] * stock
+    if not terms.cycle:
+        return OrderPlan(orders, *rule, laws, after, one_round(last)[:, 0])
+    reached = np.arange(size) <= laws.caps.max(axis=1)[:, None]
+    cost, doubt = solve_cycle(one_round, last, reached, discount=terms.discount**horizon)
+    return OrderPlan(orders, *rule, laws, after, cost, float(doubt.sum()))
+
+
+def solve_cycle(
+    one_round: Callable[[FloatArray], FloatArray], value: FloatArray, reached: BoolArray, *, discount: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """What a cycle costs, (C,), and how well that is known: values (C, states) are repeated until it is.
+
+    With the changes Δ of one more round, over the states that are `reached` (MacQueen's bounds):
+
+        min Δ ≤ average cost ≤ max Δ,    with a discount β of a round   V + β/(1−β) min Δ ≤ cost ≤ V + β/(1−β) max Δ
+    """
+    for number in range(MOST_CYCLES):
+        change = one_round(value) - value
+        low = np.min(change, axis=1, where=reached, initial=np.inf)
+        high = np.max(change, axis=1, where=reached, initial=-np.inf)
+        cost, doubt = (low + high) / 2, (high - low) / 2
+        if discount < 1:
+            # The changes to come are a geometric series.
+            value = value + change
+            cost, doubt = value[:, 0] + discount / (1 - discount) * cost, discount / (1 - discount) * doubt
         if (doubt <= CYCLE_SOLVED * np.maximum(np.abs(cost), 1e-12)).all():
             break
-        if terms.discount == 1:
-            value = first + (value - first) * (0.5 if number > DAMPED_AFTER else 1.0)
+        if discount == 1:
+            # Only differences of values count. Half a step, once it takes long.
+            value = value + change * (0.5 if number > DAMPED_AFTER else 1.0)
             value = value - value[:, :1]
-    return OrderPlan(orders, *rule, laws, after, cost, float(doubt.sum()))
+    return cost, doubt
 
 
 def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:

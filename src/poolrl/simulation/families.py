@@ -15,7 +15,7 @@ from scipy import special
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import BENCHMARK_BINS
-from poolrl.learning.outcomes import cumulative, read_at
+from poolrl.learning.law import Law
 from poolrl.learning.shapes import expected_shares
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.released import PrivateOutcomes
@@ -25,7 +25,7 @@ TOP = 100.0
 
 
 @dataclass(frozen=True)
-class Law:
+class Smooth:
     """A continuous law of [0, TOP] for every step and product: its distribution function, and its name in SciPy."""
 
     below: Callable[[FloatArray], FloatArray]
@@ -44,7 +44,7 @@ class Law:
 class Family:
     """One member of a family: independent demand per step and product, as a mixture of continuous laws."""
 
-    parts: list[tuple[FloatArray, Law]]  # weight (H, k), law with parameters (H, k)
+    parts: list[tuple[FloatArray, Smooth]]  # weight (H, k), law with parameters (H, k)
 
     def sample(self, rng: np.random.Generator, episodes: int) -> FloatArray:
         """Demand (episodes, H, k)."""
@@ -64,15 +64,17 @@ class Family:
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
-    law = Law(lambda t: np.broadcast_to(t / TOP, (len(t), *shape)), "uniform", {"loc": np.zeros(shape), "scale": TOP})
+    law = Smooth(
+        lambda t: np.broadcast_to(t / TOP, (len(t), *shape)), "uniform", {"loc": np.zeros(shape), "scale": TOP}
+    )
     return Family([(np.ones(shape), law)])
 
 
-def _normal_law(mean: FloatArray, sd: FloatArray) -> Law:
+def _normal_law(mean: FloatArray, sd: FloatArray) -> Smooth:
     """Normal, given that it lies in [0, TOP]."""
     low, high = (0 - mean) / sd, (TOP - mean) / sd
     inside = special.ndtr(high) - special.ndtr(low)
-    return Law(
+    return Smooth(
         lambda t: (special.ndtr((t - mean) / sd) - special.ndtr(low)) / inside,
         "truncnorm",
         {"a": low, "b": high, "loc": mean, "scale": sd},
@@ -85,14 +87,14 @@ def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
 
 def _beta(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
     a, b = rng.uniform(0.7, 5, shape), rng.uniform(0.7, 5, shape)
-    law = Law(lambda t: special.betainc(a, b, t / TOP), "beta", {"a": a, "b": b, "scale": TOP})
+    law = Smooth(lambda t: special.betainc(a, b, t / TOP), "beta", {"a": a, "b": b, "scale": TOP})
     return Family([(np.ones(shape), law)])
 
 
 def _exponential(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
     """Exponential, given that it is at most TOP."""
     mean = rng.uniform(10, 40, shape)
-    law = Law(lambda t: np.expm1(-t / mean) / np.expm1(-TOP / mean), "truncexpon", {"b": TOP / mean, "scale": mean})
+    law = Smooth(lambda t: np.expm1(-t / mean) / np.expm1(-TOP / mean), "truncexpon", {"b": TOP / mean, "scale": mean})
     return Family([(np.ones(shape), law)])
 
 
@@ -127,10 +129,8 @@ class World:
 
 def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """Amounts (count, k) from probabilities (k, bins), spread evenly inside their bins."""
-    bins = probabilities.shape[-1]
-    cumulative = np.cumsum(probabilities, axis=-1)
-    chosen = [np.searchsorted(each / each[-1], rng.random(count), side="right") for each in cumulative]
-    return np.asarray((np.stack(chosen, axis=-1).clip(0, bins - 1) + rng.random((count, len(top)))) * top / bins)
+    chosen = np.stack([Law(law).bins_at(rng.random(count)) for law in probabilities], axis=-1)
+    return np.asarray((chosen + rng.random(chosen.shape)) * top / probabilities.shape[-1])
 
 
 def worlds_of(problem: OutcomeProblem, demand: str, *, runs: int) -> list[World]:
@@ -164,11 +164,8 @@ class TreeLaws:
         return np.asarray(merged / merged.sum(axis=(-2, -1), keepdims=True))
 
     def _on_leaves(self, law: FloatArray, bins: int) -> FloatArray:
-        below = cumulative(law)
-        reached = read_at(below, np.minimum(bin_edges(bins * FINER) / self.tops[:, None], 1.0) * law.shape[-1])
-        # The last bin holds all that lies beyond the top.
-        reached[..., -1] = below[..., -1]
-        return np.diff(reached, axis=-1)
+        places = np.minimum(bin_edges(bins * FINER) / self.tops[:, None], 1.0) * law.shape[-1]
+        return Law(law).between(places)
 
 
 def draw_trees(
