@@ -14,7 +14,7 @@ from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config
-from tests.helpers.sources import seen, usually_seen
+from tests.helpers.sources import seen, units_in, usually_seen
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -62,19 +62,13 @@ def test_a_query_still_uses_the_files_own_names(tmp_path: Path, facts: Facts) ->
     for query in ("FROM till.v", "FROM shop.till.v", "SELECT * REPLACE (shop.main.floor(step) AS step) FROM till.v"):
         assert seen(tmp_path, facts, source="shop.duckdb", query=query) == expected
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 300}
-    assert seen(tmp_path, facts, source="shop.duckdb", query="FROM till.v").units == 1
+    assert units_in(tmp_path, facts, source="shop.duckdb", query="FROM till.v") == 1
 
 
 @pytest.mark.parametrize("name", ["memory", "system", "temp", "main", "poolrl_file", "two words"])
 def test_a_file_of_any_name(tmp_path: Path, facts: Facts, name: str) -> None:
     write_file(tmp_path / f"{name}.duckdb", tmp_path / "log.parquet")
-    assert units(tmp_path, facts, f"{name}.duckdb") == 300
-
-
-def units(folder: Path, facts: Facts, source: str) -> int:
-    facts["log"] |= {"source": source, "query": QUERY}
-    with open_log(load_config(write_config(folder, facts))) as log:
-        return log.units
+    assert units_in(tmp_path, facts, source=f"{name}.duckdb", query=QUERY) == 300
 
 
 def told(folder: Path, facts: Facts, query: str) -> tuple[str, ...]:
@@ -138,7 +132,7 @@ def shop(facts: Facts) -> Facts:
 @pytest.mark.parametrize("name", ["memory", "shop"])
 def test_a_schema_of_a_catalogues_name(tmp_path: Path, facts: Facts, name: str) -> None:
     write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", f"CREATE SCHEMA memory.{name}")
-    assert units(tmp_path, facts, "shop.duckdb") == 300
+    assert units_in(tmp_path, facts, source="shop.duckdb", query=QUERY) == 300
 
 
 def test_files_and_tables_have_no_definitions(tmp_path: Path, facts: Facts) -> None:

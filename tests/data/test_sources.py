@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.shops import Facts
-from tests.helpers.sources import SECRET, seen
+from tests.helpers.sources import SECRET, seen, units_in
 
 
 def with_secret(table: pa.Table, column: str = "action_0") -> pa.Table:
@@ -109,7 +109,7 @@ def test_ids_of_a_csv_are_text(tmp_path: Path, facts: Facts) -> None:
         ids = [name.format(i) for i in range(30)] + [f"{i:03d}" for i in range(1000, 1070)]
         rows = pa.array(ids).take(table["trajectory"].combine_chunks()[:300])
         pyarrow.csv.write_csv(table[:300].set_column(0, "trajectory", rows), tmp_path / "log.csv")
-        assert seen(tmp_path, facts, source="log.csv").units == 100
+        assert units_in(tmp_path, facts, source="log.csv") == 100
 
 
 def test_ids_that_change_their_looks_late_in_a_csv(tmp_path: Path, facts: Facts) -> None:
@@ -125,7 +125,7 @@ def test_ids_that_change_their_looks_late_in_a_csv(tmp_path: Path, facts: Facts)
     )
     pyarrow.csv.write_csv(pa.concat_tables([repeated, many.slice(900)]), tmp_path / "log.csv")
     assert (tmp_path / "log.csv").stat().st_size > 2**20
-    assert seen(tmp_path, facts, source="log.csv").units == 15 * 300 + 600
+    assert units_in(tmp_path, facts, source="log.csv") == 15 * 300 + 600
 
 
 def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, facts: Facts) -> None:
@@ -228,7 +228,7 @@ def test_odd_tables(tmp_path: Path, facts: Facts) -> None:
     with pytest.raises(ValueError, match=r"one column 'stat_0' \(did you mean 'state_0'\?\)"):
         seen(tmp_path, facts, opening=["stat_0", "state_1"])
     shutil.copy(tmp_path / "log.parquet", tmp_path / "log[1].parquet")  # a file's name, not a pattern
-    assert seen(tmp_path, facts, source="log[1].parquet").units == 300
+    assert units_in(tmp_path, facts, source="log[1].parquet") == 300
 
 
 def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts: Facts) -> None:

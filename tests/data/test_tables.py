@@ -83,8 +83,8 @@ def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_un
     for source in (mess, ibis.read_parquet(tmp_path / "mess.parquet")):
         table = Table(source, **named)
         assert table.units == units
-        np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), leaves)
         counts = count_outcomes(table, problem, level_sizes=every_level(16))
+        np.testing.assert_array_equal(counts.levels[-1].reshape(leaves.shape), leaves)
         total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
         assert (total == table.slots).all()
 
@@ -114,8 +114,7 @@ def test_a_fit_takes_a_table_like_trajectories() -> None:
     assert policy.problem is problem
 
 
-@pytest.mark.parametrize("engine", ["bigquery", "snowflake", "databricks", "trino"])
-def test_the_expressions_are_translated_for_engines_that_are_not_here(engine: str) -> None:
+def test_the_expressions_are_translated_for_engines_that_are_not_here() -> None:
     """Translated, which finds a function that an engine lacks; not executed."""
     problem, _ = a_shop(LostSales, gridded=False, trajectories=2)
     numbers = {f"{part}_{i}": "float64" for part in ("state", "action", "next_state") for i in range(2)}
@@ -126,7 +125,8 @@ def test_the_expressions_are_translated_for_engines_that_are_not_here(engine: st
         table.visit_expression(Zones(4).partition(problem)),
         table.visit_expression(Grid(4).partition(problem)),
     ):
-        assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
+        for engine in ("bigquery", "snowflake", "databricks", "trino"):
+            assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
 
 
 def test_columns_are_checked_by_name_and_kind_alone() -> None:

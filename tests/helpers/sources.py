@@ -42,6 +42,12 @@ def usually_seen(folder: Path, facts: Facts) -> Seen:
     return _SEEN[known]
 
 
+def units_in(folder: Path, facts: Facts, **log: Any) -> int:
+    """How many units the log has that the facts describe, with changes to their section `log`."""
+    with open_log(load_config(write_config(folder, facts | {"log": facts["log"] | log}))) as table:
+        return table.units
+
+
 def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     """Open the log that the facts describe, with changes to their section `log`."""
     file = load_config(write_config(folder, facts | {"log": facts["log"] | log}))

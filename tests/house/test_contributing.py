@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
 PROGRAMS = sorted((TESTS / "helpers" / "programs").glob("[!_]*.py"))
 
 
@@ -56,6 +57,13 @@ def test_a_planted_import_is_found(tmp_path: Path, line: str) -> None:
     assert len(wrong_imports(tmp_path)) == 1
 
 
+def test_every_test_stands_in_the_room_of_what_it_tests() -> None:
+    """Rooms of the package, and `house` for the project itself; helpers and recorded files are no tests."""
+    rooms = {path.parent.name for path in (ROOT / "src/poolrl").glob("*/__init__.py")}
+    found = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+    assert found == rooms | {"house"}
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_every_program_is_started_by_a_test_and_says_how(program: Path) -> None:
     started = f'program("{program.stem}"'
@@ -63,7 +71,6 @@ def test_every_program_is_started_by_a_test_and_says_how(program: Path) -> None:
     assert ast.get_docstring(ast.parse(program.read_text()))
 
 
-ROOT = TESTS.parent
 RECIPES = (ROOT / "CONTRIBUTING.md").read_text().split("## How to add")[1].split("## How the code reads")[0]
 ROWS = [line.strip("|").split("|") for line in RECIPES.splitlines() if line.startswith("| `")]
 

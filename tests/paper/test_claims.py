@@ -210,6 +210,7 @@ def test_a_planted_privacy_bug_is_found(times: Fraction, fault: str, monkeypatch
     """Each bug leaves Σ Δ₂²/2σ² = ρ as it should be, so that only the measurement can find it."""
     monkeypatch.setattr(release, "_guarantee", stating(times))
     monkeypatch.setattr(write_up, "AUDITED_RELEASES", 200)
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     for verdict in privacy_verdicts():
         assert verdict.verdict == "does not hold"
         assert fault in verdict.worst.about

@@ -26,6 +26,13 @@ Plant = pytest.MonkeyPatch
 OTHER_NOISE = "a known key does not draw its noise"
 
 
+@pytest.fixture(autouse=True)
+def many_bits() -> Iterator[None]:
+    """The arithmetic of the oracles, and of no test elsewhere, which it would make slow."""
+    with mp.workprec(600):
+        yield
+
+
 @pytest.fixture
 def untested() -> Iterator[None]:
     """As in a process that has released nothing, before the test and after it."""
@@ -41,7 +48,6 @@ def test_a_sound_process_passes() -> None:
 
 def all_thresholds(variance: Fraction) -> np.ndarray:
     """⌊2⁶⁴ P(X ≤ k)⌋ for all k of a table, by Jacobi's theta function in mpmath's arithmetic of 600 bits."""
-    mp.prec = 600
     q = mp.exp(-mpf(variance.denominator) / (2 * variance.numerator))
     total, weights = mp.jtheta(3, 0, q), [q ** (j * j) for j in range(int(40 * float(variance) ** 0.5) + 5)]
     lower: list[int] = []
