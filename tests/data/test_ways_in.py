@@ -216,7 +216,7 @@ def shares_moved(way: Way, shops: list[list[Row]], at: Path) -> list[Fraction]:
 
 @pytest.mark.parametrize("way", ARRAYS)
 def test_one_unit_moves_arrays_no_more_than_is_paid_for(way: str, tmp_path: Path) -> None:
-    """Ids that are none are refused, and so are fields that are no numbers: in words for the data holder."""
+    """Fields that are no numbers are refused, in words for the data holder."""
     shops = [*hostile_shops()]
     shares = shares_moved(ARRAYS[way], shops, tmp_path)
     assert len(shares) > 0.8 * len(shops)

@@ -71,4 +71,6 @@ def test_what_decides_the_noise_is_read_only() -> None:
     log = Trajectories(states=zero, actions=zero + 4, next_states=zero, scale=zero + 1, scale_memory=1)
     for name in ("has_units", "has_scale", "scale_memory", "max_per_unit", "labels_public"):
         with pytest.raises(AttributeError):
-            setattr(log, name, None)
+            setattr(log.facts, name, None)
+    with pytest.raises(AttributeError):
+        log.facts = None  # type: ignore[misc, assignment]

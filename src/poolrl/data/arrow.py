@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ibis.expr.types as ir
 import numpy as np
@@ -16,10 +16,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
-from poolrl.data.log import NUMBERS
+from poolrl.data.log import NUMBERS, Columns
 from poolrl.data.log_labels import LogLabel
 from poolrl.data.sources.engine import answer
-from poolrl.data.table import Table
+
+if TYPE_CHECKING:
+    from poolrl.data.table import Table
+
+
+def as_arrow(table: Any, columns: Columns) -> pa.Table:
+    """The named columns of an Arrow, pandas or polars table (anything with the Arrow C stream interface)."""
+    if isinstance(table, pa.Table):
+        return table
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
+    if hasattr(table, "columns"):
+        # Only the named columns, because others may hold what Arrow cannot convert.
+        table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
+    try:
+        return pa.table(table)
+    except pa.ArrowException:
+        # Arrow's message quotes the entry that it cannot convert.
+        raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
 def to_arrays(log: Table) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from typing import Any, Self
 import ibis
 import ibis.expr.types as ir
 import numpy as np
-import pyarrow as pa
 
 from poolrl.checks import IntArray, whole
+from poolrl.data.arrow import as_arrow
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, side_formula, sides, unit_cells
 from poolrl.data.expressions import (
     at_nearest,
@@ -398,22 +398,6 @@ class Table(Log):
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
-
-
-def as_arrow(table: Any, columns: Columns) -> pa.Table:
-    """The named columns of an Arrow, pandas or polars table (anything with the Arrow C stream interface)."""
-    if isinstance(table, pa.Table):
-        return table
-    if not hasattr(table, "__arrow_c_stream__"):
-        raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
-    if hasattr(table, "columns"):
-        # Only the named columns, because others may hold what Arrow cannot convert.
-        table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
-    try:
-        return pa.table(table)
-    except pa.ArrowException:
-        # Arrow's message quotes the entry that it cannot convert.
-        raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
 def _table_of(rows: Any, columns: Columns) -> ir.Table:

@@ -209,7 +209,7 @@ class Trajectories(Log):
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
         `columns` are the fields of `Columns`. `first_step` is the number of the first step. Trajectories are put in the
-        order of their ids. The types of columns are taken as they are: `Table` says what that means.
+        order of their ids, and rows without one are left out. The types of columns are taken as they are (`Table`).
         """
         from poolrl.data.arrow import to_arrays
         from poolrl.data.table import Table
