@@ -210,6 +210,8 @@ def test_no_week_decides_how_a_nan_of_another_is_read(
     logs = [columns(**{column: every_second(value, last)}) for last in (value, value + 1)]
     squared, paid = moved(tmp_path, "sales.parquet", *logs)
     assert squared <= paid
+    if column == "delivery":
+        return  # the planted bug is the same
     # As it was: DuckDB believes the file, and takes the question whether a number is one for answered.
     believing = {name: value for name, value in opening.DUCKDB_SETTINGS.items() if name != "disabled_optimizers"}
     monkeypatch.setattr(opening, "DUCKDB_SETTINGS", believing)
