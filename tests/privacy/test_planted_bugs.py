@@ -16,7 +16,7 @@ from poolrl import LostSales, Outcomes, Trajectories
 from poolrl.audit.attack import AuditFinding, attack_case
 from poolrl.audit.cases import CASES
 from poolrl.audit.faults import Exact
-from poolrl.data import table
+from poolrl.data import counts, table
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log import Log
 from poolrl.data.log_labels import LogLabel
@@ -110,7 +110,7 @@ def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
 @pytest.mark.usefixtures("attacked_alone")
 def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
     """As if demand were bounded by the largest order that the log knows."""
-    honest = release.count_outcomes
+    honest = counts.count_outcomes
 
     def bounded(log: Any, problem: LostSales, *, level_sizes: tuple[int, ...]) -> OutcomeCounts:
         seen = float(log.actions.max())
@@ -118,15 +118,15 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
             log, LostSales(horizon=3, products=2, holding=1.0, shortage=1.0, demand_max=seen), level_sizes=level_sizes
         )
 
-    monkeypatch.setattr(release, "count_outcomes", bounded)
+    monkeypatch.setattr(counts, "count_outcomes", bounded)
     assert TOLD_APART in faults(attack_case(DEFAULT, releases=2000))
 
 
 @pytest.mark.usefixtures("attacked_alone")
 def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
-    honest = release.count_outcomes
+    honest = counts.count_outcomes
     monkeypatch.setattr(
-        release,
+        counts,
         "count_outcomes",
         lambda log, problem, level_sizes: honest(
             log, problem, level_sizes=(1, 2, 4, 8) if log.actions.max() > 5 else (1, 2, 4)

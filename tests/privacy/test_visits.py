@@ -268,7 +268,7 @@ class NoLock(release._Transitions):
         if self._handed_out[step, rows].any():
             raise ValueError("each row of transitions is released once")
         self._handed_out[step, rows] = True
-        return self._sampler.add(self._counts.transitions(step, rows), self._variance)
+        return self._sampler.add(self._exact.transitions(step, rows), self._variance)
 
 
 @pytest.mark.parametrize("stop_at", ["looks", "marks"])
