@@ -159,7 +159,7 @@ def test_sound_noise_fails_no_oftener_than_it_may(
 ) -> None:
     """A millionth cannot be counted: each check may be wrong once in 25 times, and sound noise comes in.
 
-    More than five of 25 come by chance once in six hundred times, as of fifty with half that chance.
+    More than five of 25 come by chance once in 2,600 times.
     """
     monkeypatch.setattr("poolrl.audit.noise.EACH", 0.04)
     rng = np.random.default_rng(9)
