@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from poolrl import Backlog, LostSales
+from poolrl.cli.main import app
 from poolrl.learning.stored import Names
 from poolrl.workflow.config.answers import asked_keys, flag_of, write_toml
 from poolrl.workflow.config.configuration import Config, keys_of, load_config
@@ -89,7 +91,7 @@ def test_the_file_explains_every_key_by_its_description(facts: Facts, sales: boo
 
 
 def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(app, "console", Console(width=400))  # it keeps the width of its first use
     text = run("init", "--help")
     for key in asked_keys(sales=False) + asked_keys(sales=True):
         (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.flag)}\s", line) and key.why in line)
