@@ -33,7 +33,7 @@ from attacks.mutant_runs import Answer, Plan, imported, prepare, swapped
 
 # Everything that counts rows, adds noise to counts, or says what that costs.
 _COUNTING = (
-    "cells counts expressions row_rules label_cells table periods ids trajectories log_labels log check_problem trace"
+    "cells counts expressions row_rules table periods ids trajectories log_labels log check_problem trace"
 )
 DOOR = (
     "src/poolrl/privacy/**/*.py",

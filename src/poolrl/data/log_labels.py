@@ -116,7 +116,7 @@ def numbers_spelt(texts: NDArray[Any]) -> FloatArray:
     import ibis
     import pyarrow as pa
 
-    from poolrl.data.label_cells import number_of_text
+    from poolrl.data.expressions import number_of_text
 
     table = ibis.memtable(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
     found = table.select("place", number=number_of_text(table.text)).order_by("place").to_pyarrow()

@@ -30,15 +30,21 @@ from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, side_formula, sides, unit_cells
 from poolrl.data.expressions import (
+    CELL,
+    COORDINATE,
+    SHARE,
     at_nearest,
     cells_by_step,
+    comparable,
     count_steps,
     harmless,
     recorded_steps,
     row_checks,
+    small_table,
+    with_coordinates,
+    with_label_cells,
 )
 from poolrl.data.ids import can_be_ids, canonical
-from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_table, with_coordinates, with_label_cells
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths

@@ -28,7 +28,7 @@ import sqlglot
 
 from poolrl.data.ids import canonical
 from poolrl.data.sources.engine import RowError, interruptible, refused, refusing
-from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
+from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
 
 ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
 SCHEMAS = "poolrl_schema"

@@ -1,4 +1,7 @@
-"""Log files: which ones a path names, and how DuckDB reads them, so that no line decides how another is read."""
+"""Log files: which ones a path names, and how DuckDB reads them, so that no line decides how another is read.
+
+Names and texts of all our SQL are quoted here too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from poolrl.data.sources.sql import quoted_name, quoted_text, sql_list
+# A function for queries that put ids together from several columns: it brings one of them into one spelling.
+ID_FUNCTION = "poolrl_id"
+
+
+def quoted_name(name: str) -> str:
+    """A name, quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    """A text, quoted for SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_list(values: Sequence[str]) -> str:
+    """Texts as a list of SQL."""
+    return "[" + ", ".join(quoted_text(value) for value in values) + "]"
 
 
 def files_in(where: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
 from poolrl.data.sources.engine import Answer, RowError, Source, interruptible, refusing
-from poolrl.data.sources.sql import quoted_name, sql_list
+from poolrl.data.sources.log_files import quoted_name, sql_list
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -201,12 +201,7 @@ def _require_read(reads: Sequence[str], header: list[str], delimiter: str) -> No
 
 
 def _table(
-    backend: ibis.BaseBackend,
-    database: duckdb.DuckDBPyConnection,
-    wanted: _Wanted,
-    *,
-    name: str,
-    text_numbers: bool,
+    backend: ibis.BaseBackend, database: duckdb.DuckDBPyConnection, wanted: _Wanted, *, name: str, text_numbers: bool
 ) -> ir.Table:
     """The wanted columns of a table. Numbers given as text are read row by row; ids and labels are not."""
 

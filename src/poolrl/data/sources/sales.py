@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
-from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
+from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # The column of each label in the query.
