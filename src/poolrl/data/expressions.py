@@ -14,32 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl.checks import FloatArray
+from poolrl.data import row_rules
 from poolrl.data.on_columns import OnColumns, as_columns
-from poolrl.data.row_rules import (
-    Numbers,
-    Row,
-    as_counted,
-    bounds,
-    has_own_bounds,
-    part_divisors,
-    recorded_by_step,
-    recorded_row,
-    usable_amount,
-    usable_divisor,
-    within,
-)
+from poolrl.data.row_rules import Numbers, bounds, has_own_bounds, within
 from poolrl.data.sources.engine import engine_of
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# Names of the harmless columns of a row.
-COLUMNS_OF = ("state", "action", "next_state")
-# (step, row, where the row is usable) → what it is counted by.
-Formulas = Callable[[int, Row, Numbers], tuple[Numbers, ...]]
-# Larger numbers count as infinite, because their squares would overflow.
-LARGEST_NUMBER = 1e150
+COLUMNS_OF = ("state", "action", "next_state")  # names of the harmless columns of a row
+LARGEST_NUMBER = 1e150  # larger numbers count as infinite, because their squares would overflow
 # Steps are collected as bits of 64-bit numbers, this many in each number.
 STEPS_PER_NUMBER = 30
 # The columns that are added to a table. A user's own column is hardly called so.
@@ -50,8 +35,7 @@ COORDINATE = "poolrl_coordinate"
 def finite(number: Numbers) -> Numbers:
     """True for a finite number; NULL or false for NULL, NaN and infinity.
 
-    By x − x = 0. DuckDB trusts Parquet's statistics, and these ignore NaN. So x ≤ 100 would be true for a NaN in a
-    column whose largest number is 100, and "not isnan(x)" would be true for every row.
+    By x − x = 0, because DuckDB trusts Parquet's statistics, which ignore NaN: "not isnan(x)" would always be true.
     """
     return number - number == 0.0
 
@@ -80,9 +64,9 @@ def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
 def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recording, Recording]:
     """Where the numbers of a row hold, and the numbers that every formula can take, given where they hold.
 
-    Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
-    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. Numbers that are
-    `divided` are multiples of their divisors, which are missing where they do not hold, and may exceed their bounds.
+    Where one does not hold, all numbers of its coordinate, or of a row whose coordinates belong together, are set to
+    their lower bounds. So nothing overflows, and every cast fits. Numbers that are `divided` may exceed their bounds;
+    their divisors are missing where they do not hold.
     """
     together = not isinstance(problem, SeparableProblem)
     divisors = [np.ones(problem.scale_dim)] if divided else []
@@ -91,7 +75,7 @@ def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recordin
         there, inside = [], []
         for part, (low, high) in zip(numbers, bounds(problem), strict=False):
             if divided:
-                held = usable_amount(part)
+                held = row_rules.usable_amount(part)
             else:
                 held = (part >= -LARGEST_NUMBER) & (part <= LARGEST_NUMBER) if clip else within(part, low, high)
             gap = part - part  # 0 for a finite number
@@ -99,17 +83,17 @@ def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recordin
             inside.append(held.all(axis=-1, keepdims=True) if together else held)
         if divided:
             there.insert(0, numbers[3] - numbers[3])
-            inside.insert(0, usable_divisor(numbers[3]))
+            inside.insert(0, row_rules.usable_divisor(numbers[3]))
         return (reduce(add, there) == 0.0) & reduce(and_, inside)
 
     def safe(*numbers: Numbers) -> tuple[Numbers, ...]:
         *row, known = numbers
         if divided:
-            return tuple(part / unit for part, unit in zip(row, part_divisors(problem, known), strict=True))
+            return tuple(part / unit for part, unit in zip(row, row_rules.part_divisors(problem, known), strict=True))
         return tuple(np.where(known, part, low) for part, (low, _) in zip(row, bounds(problem), strict=True))
 
-    first = recorded_row(problem, fine, *divisors)
-    return first, recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
+    first = row_rules.recorded_row(problem, fine, *divisors)
+    return first, row_rules.recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
 
 
 def harmless(
@@ -130,16 +114,16 @@ def harmless(
     return columns
 
 
-def recorded_steps(problem: Problem, formulas: Formulas, *, clip: bool, relative: bool) -> list[Recording]:
+def recorded_steps(problem: Problem, formulas: Callable[..., Any], *, clip: bool, relative: bool) -> list[Recording]:
     """`formulas(step, row, usable)` of `harmless` rows at each step. `usable` is (k,), or (1,) for the whole row."""
 
     def counted(step: int, *numbers: Numbers) -> tuple[Numbers, ...]:
         *parts, fine = numbers
-        row, fits = as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
+        row, fits = row_rules.as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
         return formulas(step, row, fine & fits)
 
     usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
-    return recorded_by_step(problem, counted, usable)
+    return row_rules.recorded_by_step(problem, counted, usable)
 
 
 def cells_by_step(
@@ -187,8 +171,7 @@ def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
 def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None], point: Sequence[str]) -> ir.Table:
     """Replace a cell's number by that of its node whose direction is nearest to the point.
 
-    `directions` (cells, J, D), one per step or one for all steps, are joined as a small table. Without directions the
-    cell is the node.
+    `directions` are (cells, J, D), one per step or one for all steps. Without directions the cell is the node.
     """
     if directions[0] is None or directions[0].shape[1] == 1:
         return rows
@@ -217,10 +200,7 @@ def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None
 def with_label_cells(
     rows: ir.Table, columns: Mapping[str, str], problem: Problem, *, by_coordinate: bool = False
 ) -> ir.Table:
-    """The rows whose labels were all declared, with their cell, and with the cell's share of the bound.
-
-    That is a share for each coordinate or, where a row shows one coordinate, for this one.
-    """
+    """The rows whose labels were all declared, with their cell, and its share of the bound for what a row shows."""
     labels, found = problem.labels, rows
     cell: Any = None
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
@@ -232,19 +212,15 @@ def with_label_cells(
         cell = cell * size + place if i else place
     found = found.mutate(**{CELL: cell})
     if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
-        found = _with_shares(found, problem, by_coordinate=by_coordinate)
+        shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
+        place, by_place = found[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
+        if by_coordinate:
+            place = place * problem.outcome_dim + found[COORDINATE]
+            by_place = {SHARE.format(0): shares.ravel().tolist()}
+        by_place["poolrl_bound_cell"] = list(range(len(by_place[SHARE.format(0)])))
+        bound = small_table(rows, by_place)
+        found = found.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
     return found
-
-
-def _with_shares(rows: ir.Table, problem: OutcomeProblem, *, by_coordinate: bool) -> ir.Table:
-    shares = problem.bound_share.reshape(problem.labels.count, problem.outcome_dim)
-    place, by_place = rows[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
-    if by_coordinate:
-        place = place * problem.outcome_dim + rows[COORDINATE]
-        by_place = {SHARE.format(0): shares.ravel().tolist()}
-    places = list(range(len(by_place[SHARE.format(0)])))
-    bound = small_table(rows, {"poolrl_bound_cell": places, **by_place})
-    return rows.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
 
 
 def with_coordinates(
