@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolrl import LostSales
-from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
+from poolrl.data.expressions import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log_labels import LogLabel
 from poolrl.problems.labels import Labels
 from tests.helpers.own_problems import Wear

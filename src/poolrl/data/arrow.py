@@ -5,7 +5,6 @@ Column names are public, but their content is not. So messages name columns and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from poolrl.data.sources.engine import answer
 
 if TYPE_CHECKING:
     from poolrl.data.table import Table
+    from poolrl.data.trajectories import Trajectories
 
 
 def as_arrow(table: Any, columns: Columns) -> pa.Table:
@@ -67,12 +67,9 @@ def to_arrays(log: Table) -> dict[str, Any]:
             f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
             "to the horizon without gaps (first_step says where yours start)"
         )
-    where: Any = trajectory * horizon + step
+    where = trajectory * horizon + step
     if (np.bincount(where) != 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
-
-    if (np.diff(where) == 1).all():
-        where = slice(None)  # in order already, as most files are
 
     def in_order(values: NDArray[Any]) -> NDArray[Any]:
         found = np.empty_like(values)
@@ -81,10 +78,7 @@ def to_arrays(log: Table) -> dict[str, Any]:
 
     def gather(part: str) -> FloatArray:
         """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
-        found = np.empty((len(named[part]), len(step)))
-        for i, column in enumerate(found):
-            column[where] = table[f"{part}_{i}"].to_numpy()
-        return found.reshape(-1, trajectories, horizon).transpose(1, 2, 0)
+        return np.stack([in_order(table[f"{part}_{i}"].to_numpy()) for i in range(len(named[part]))]).transpose(1, 2, 0)
 
     arrays: dict[str, Any] = {part: gather(part) for part in NUMBERS if named[part]}
     if columns.labels:
@@ -98,28 +92,24 @@ def to_arrays(log: Table) -> dict[str, Any]:
     return arrays
 
 
-def long_table(
-    numbers: Mapping[str, FloatArray], before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]
-) -> pa.Table:
-    """Arrays (n, H, k) as columns name_i of a long table, with columns (n,) or (n, H) before and after them."""
-    trajectories, horizon, _ = next(iter(numbers.values())).shape
+def long_table(log: Trajectories) -> pa.Table:
+    """One row for each step: trajectory, step, (unit,) state_i, action_i, next_state_i, (scale_i,) and labels."""
+    numbers = {"state": log.states, "action": log.actions, "next_state": log.next_states}
+    numbers |= {} if log.scale is None else {"scale": log.scale}
+    trajectories, horizon = len(log), log.horizon
 
     def flat(values: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(values, horizon) if values.ndim == 1 else values.ravel()
 
     columns = {"trajectory": flat(np.arange(trajectories)), "step": np.tile(np.arange(horizon), trajectories)}
-    columns |= {name: flat(values) for name, values in before.items()}
+    columns |= {"unit": flat(log.owner)} if log.facts.has_units else {}
     for name, array in numbers.items():
         columns |= {f"{name}_{i}": array[:, :, i].ravel() for i in range(array.shape[2])}
-    return pa.table(columns | {name: flat(values) for name, values in after.items()})
+    return pa.table(columns | {name: flat(values) for name, values in log.labels.items()})
 
 
 def _codes(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Ids as 0, 1, ... in the order of the ids.
-
-    Never in the order of rows. In a database other units' rows may decide that order, but which of a unit's
-    trajectories are kept must not depend on other units.
-    """
+    """Ids as 0, 1, ... in their own order: that of rows may depend on other units, and must not say what is kept."""
     encoded = ids.combine_chunks().dictionary_encode()
     order = np.asarray(pc.array_sort_indices(encoded.dictionary), dtype=np.int64)
     rank = np.empty_like(order)

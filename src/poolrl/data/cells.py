@@ -97,10 +97,8 @@ def side_formula(problem: OutcomeProblem) -> CellFormula:
 
 
 def sides(problem: OutcomeProblem, cell: Any, edge: Any) -> tuple[Any, Any]:
-    """Whether a row shows its side of the edge, and whether that is beyond it; for arrays or a table's columns.
-
-    A cell of `joint_cells` is 2B · level + outcome, where outcomes that were cut off come after those that were seen.
-    """
+    """Whether a row shows its side of the edge, and whether that is beyond it; for arrays or a table's columns."""
+    # A cell of `joint_cells` is 2B · level + outcome, where outcomes that were cut off come after those that were seen.
     if not problem.censored:
         return edge >= 0, cell >= edge
     return cell // (2 * TOGETHER_BANDS) >= edge, cell % (2 * TOGETHER_BANDS) >= edge

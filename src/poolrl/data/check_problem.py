@@ -24,7 +24,6 @@ from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, Separable
 MOST_STEPS, INNER_ROWS = 8, 28
 # What follows from other declarations. Counts and their noise rest on it, so a problem of your own cannot replace it.
 DERIVED = ("arrival_low", "arrival_high", "scales_state", "shows_levels")
-FormulaAnswers = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,13 @@ def check_rows(problem: Problem) -> None:
             for part, (size, _) in zip(recording.outputs, question.answers, strict=False):
                 # By itself, because the shape of a batch may fit by chance.
                 if isinstance(part, Symbol) and part.ndim != min(size, 1):
-                    _break_rule(
-                        problem, question.name, f"return values of shape {(size,) if size else ()} for each row"
-                    )
+                    rule = f"return values of shape {(size,) if size else ()} for each row"
+                    _break_rule(problem, question.name, rule)
             found = _shaped(problem, question, recording(*question.arrays))
-            if not _equal_answers(found, _shaped(problem, question, question.ask(*question.arrays))):
+            asked = _shaped(problem, question, question.ask(*question.arrays))
+            if not all(
+                np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) for a, b in zip(found, asked, strict=True)
+            ):
                 rule = "give for each row what its recorded operations give: no memory, no chance, no other rows"
                 _break_rule(problem, question.name, rule)
 
@@ -111,10 +112,8 @@ def _check_facts(problem: Problem) -> None:
     if isinstance(problem, OutcomeProblem):
         wanted["outcome"] = problem.outcome_dim
         for name in DERIVED:
-            if (
-                next(kind for kind in type(problem).__mro__ if name in vars(kind)).__module__
-                != OutcomeProblem.__module__
-            ):
+            owner = next(kind for kind in type(problem).__mro__ if name in vars(kind))
+            if owner.__module__ != OutcomeProblem.__module__:
                 _break_rule(problem, name, "be that of poolrl")
         for what, rule in broken_declarations(problem):
             _break_rule(problem, what, rule)
@@ -158,7 +157,7 @@ def _after_release(problem: Problem, step: int, rows: DummyRows) -> Iterator[Ask
         yield AskedFormula("cost", partial(problem.cost, step), asked, ((0, "f"),))
 
 
-def _shaped(problem: Problem, question: AskedFormula, found: Any) -> FormulaAnswers:
+def _shaped(problem: Problem, question: AskedFormula, found: Any) -> tuple[NDArray[Any], ...]:
     """The answers, of the shapes and kinds that they must have."""
     parts = found if isinstance(found, tuple) else (found,)
     shapes = [(len(question.arrays[0]), *([size] if size else [])) for size, _ in question.answers]
@@ -201,10 +200,6 @@ def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
         _break_rule(problem, "observe", "cut off on the side where the outcome lies")
     if not problem.censored and np.any(cut):
         _break_rule(problem, "observe", "report no cut: the problem declares that outcomes are never cut off")
-
-
-def _equal_answers(one: FormulaAnswers, two: FormulaAnswers) -> bool:
-    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) for a, b in zip(one, two, strict=True))
 
 
 def _break_rule(problem: Problem, name: str, rule: str) -> NoReturn:

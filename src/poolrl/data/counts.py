@@ -25,9 +25,8 @@ class OutcomeCounts:
     """Trees of censored outcomes, one per label cell, step, coordinate and kind (seen, cut off).
 
     Each of the `levels` has shape (*labels, H, k, kinds, size): how many slots fall into each of `size` ranges.
-    `unobserved` counts the other slots: rows beyond λ, rows that cannot be used, and slots that a unit does not fill.
-    It is (H, k) for all labels together. Where labels are public it is (*labels, H, k), and `totals` (*labels, H) says
-    how many slots there are.
+    `unobserved` (H, k) counts the others: rows beyond λ or unusable, and slots that a unit does not fill. Where labels
+    are public it is (*labels, H, k), and `totals` (*labels, H) says how many slots there are.
     """
 
     levels: tuple[IntArray, ...]
@@ -84,11 +83,10 @@ def count_visits(log: Log, partition: Partition) -> VisitCounts:
 def sum_together(log: Log, problem: OutcomeProblem, *, edges: IntArray) -> IntArray:
     """Do products sell much or little together? Of all rows of a step, (H, 3): pairs beyond, below, on two sides.
 
-    At every label cell, step and product there is a public edge. A row whose level reaches it shows on which side of it
-    the outcome lies, whether or not the outcome was cut off: two products of a trajectory that both show it are a pair.
-    Rows whose level is lower would show low outcomes only, so they are left out.
-
-    A row adds its share of all k (k − 1) / 2 pairs, in whole parts, rounded down: at most `TOGETHER_PARTS` in all.
+    A row whose level reaches its public edge (*labels, H, k), among `TOGETHER_BANDS`, shows on which side of it the
+    outcome lies, cut off or not. Two products of a trajectory that both show it are a pair. Lower levels would show low
+    outcomes only. A row adds its share of all k (k − 1) / 2 pairs, in whole parts, rounded down: at most
+    `TOGETHER_PARTS` in all.
     """
     products = problem.outcome_dim
     most = products * (products - 1) // 2

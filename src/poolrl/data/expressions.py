@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import add, and_
 from typing import Any
 
 import ibis
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
 from poolrl.checks import FloatArray
+from poolrl.data import row_rules
 from poolrl.data.on_columns import OnColumns, as_columns
-from poolrl.data.row_rules import (
-    Numbers,
-    Row,
-    as_counted,
-    bounds,
-    part_divisors,
-    recorded_by_step,
-    recorded_row,
-    usable_amount,
-    usable_divisor,
-    within,
-)
+from poolrl.data.row_rules import Numbers, bounds, has_own_bounds, within
+from poolrl.data.sources.engine import engine_of
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
-from poolrl.problems.problem import Problem, SeparableProblem
+from poolrl.problems.labels import Labels, LabelValue
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# Names of the harmless columns of a row.
-COLUMNS_OF = ("state", "action", "next_state")
-# (step, row, where the row is usable) → what it is counted by.
-Formulas = Callable[[int, Row, Numbers], tuple[Numbers, ...]]
-# Larger numbers count as infinite, because their squares would overflow.
-LARGEST_NUMBER = 1e150
+COLUMNS_OF = ("state", "action", "next_state")  # names of the harmless columns of a row
+LARGEST_NUMBER = 1e150  # larger numbers count as infinite, because their squares would overflow
 # Steps are collected as bits of 64-bit numbers, this many in each number.
 STEPS_PER_NUMBER = 30
+# The columns that are added to a table. A user's own column is hardly called so.
+CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
+COORDINATE = "poolrl_coordinate"
 
 
 def finite(number: Numbers) -> Numbers:
     """True for a finite number; NULL or false for NULL, NaN and infinity.
 
-    By x − x = 0. DuckDB trusts Parquet's statistics, and these ignore NaN. So x ≤ 100 would be true for a NaN in a
-    column whose largest number is 100, and "not isnan(x)" would be true for every row.
+    By x − x = 0, because DuckDB trusts Parquet's statistics, which ignore NaN: "not isnan(x)" would always be true.
     """
     return number - number == 0.0
 
@@ -73,9 +64,9 @@ def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
 def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recording, Recording]:
     """Where the numbers of a row hold, and the numbers that every formula can take, given where they hold.
 
-    Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
-    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. Numbers that are
-    `divided` are multiples of their divisors, which are missing where they do not hold, and may exceed their bounds.
+    Where one does not hold, all numbers of its coordinate, or of a row whose coordinates belong together, are set to
+    their lower bounds. So nothing overflows, and every cast fits. Numbers that are `divided` may exceed their bounds;
+    their divisors are missing where they do not hold.
     """
     together = not isinstance(problem, SeparableProblem)
     divisors = [np.ones(problem.scale_dim)] if divided else []
@@ -84,7 +75,7 @@ def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recordin
         there, inside = [], []
         for part, (low, high) in zip(numbers, bounds(problem), strict=False):
             if divided:
-                held = usable_amount(part)
+                held = row_rules.usable_amount(part)
             else:
                 held = (part >= -LARGEST_NUMBER) & (part <= LARGEST_NUMBER) if clip else within(part, low, high)
             gap = part - part  # 0 for a finite number
@@ -92,17 +83,17 @@ def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recordin
             inside.append(held.all(axis=-1, keepdims=True) if together else held)
         if divided:
             there.insert(0, numbers[3] - numbers[3])
-            inside.insert(0, usable_divisor(numbers[3]))
+            inside.insert(0, row_rules.usable_divisor(numbers[3]))
         return (reduce(add, there) == 0.0) & reduce(and_, inside)
 
     def safe(*numbers: Numbers) -> tuple[Numbers, ...]:
         *row, known = numbers
         if divided:
-            return tuple(part / unit for part, unit in zip(row, part_divisors(problem, known), strict=True))
+            return tuple(part / unit for part, unit in zip(row, row_rules.part_divisors(problem, known), strict=True))
         return tuple(np.where(known, part, low) for part, (low, _) in zip(row, bounds(problem), strict=True))
 
-    first = recorded_row(problem, fine, *divisors)
-    return first, recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
+    first = row_rules.recorded_row(problem, fine, *divisors)
+    return first, row_rules.recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
 
 
 def harmless(
@@ -123,16 +114,16 @@ def harmless(
     return columns
 
 
-def recorded_steps(problem: Problem, formulas: Formulas, *, clip: bool, relative: bool) -> list[Recording]:
+def recorded_steps(problem: Problem, formulas: Callable[..., Any], *, clip: bool, relative: bool) -> list[Recording]:
     """`formulas(step, row, usable)` of `harmless` rows at each step. `usable` is (k,), or (1,) for the whole row."""
 
     def counted(step: int, *numbers: Numbers) -> tuple[Numbers, ...]:
         *parts, fine = numbers
-        row, fits = as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
+        row, fits = row_rules.as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
         return formulas(step, row, fine & fits)
 
     usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
-    return recorded_by_step(problem, counted, usable)
+    return row_rules.recorded_by_step(problem, counted, usable)
 
 
 def cells_by_step(
@@ -180,8 +171,7 @@ def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
 def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None], point: Sequence[str]) -> ir.Table:
     """Replace a cell's number by that of its node whose direction is nearest to the point.
 
-    `directions` (cells, J, D), one per step or one for all steps, are joined as a small table. Without directions the
-    cell is the node.
+    `directions` are (cells, J, D), one per step or one for all steps. Without directions the cell is the node.
     """
     if directions[0] is None or directions[0].shape[1] == 1:
         return rows
@@ -205,3 +195,82 @@ def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None
     (chosen,) = OnColumns()(nearest, corners, [joined[name] for name in point])
     kept = [name for name in rows.columns if name != cell]
     return joined.select(*kept, **{cell: joined[cell] * count + chosen[()]})
+
+
+def with_label_cells(
+    rows: ir.Table, columns: Mapping[str, str], problem: Problem, *, by_coordinate: bool = False
+) -> ir.Table:
+    """The rows whose labels were all declared, with their cell, and its share of the bound for what a row shows."""
+    labels, found = problem.labels, rows
+    cell: Any = None
+    for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
+        places = {f"poolrl_value_{i}": _as_compared(values), PLACE.format(i): list(range(len(values)))}
+        declared = small_table(rows, places)
+        found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
+    for i, size in enumerate(labels.shape):
+        place = found[PLACE.format(i)].cast("int64")
+        cell = cell * size + place if i else place
+    found = found.mutate(**{CELL: cell})
+    if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
+        shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
+        place, by_place = found[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
+        if by_coordinate:
+            place = place * problem.outcome_dim + found[COORDINATE]
+            by_place = {SHARE.format(0): shares.ravel().tolist()}
+        by_place["poolrl_bound_cell"] = list(range(len(by_place[SHARE.format(0)])))
+        bound = small_table(rows, by_place)
+        found = found.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
+    return found
+
+
+def with_coordinates(
+    rows: ir.Table, column: str, coordinates: Labels, facts: Mapping[str, Sequence[float]]
+) -> ir.Table:
+    """The rows whose coordinate was declared, with its place, and with the `facts` of each coordinate."""
+    (values,) = coordinates.values
+    places = {"poolrl_coordinate_value": _as_compared(values), "poolrl_coordinate_place": list(range(len(values)))}
+    declared = small_table(rows, {**places, **{name: list(numbers) for name, numbers in facts.items()}})
+    found = rows.inner_join(declared, comparable(rows[column], coordinates, "") == declared[0])
+    return found.mutate(**{COORDINATE: found["poolrl_coordinate_place"].cast("int64")})
+
+
+def _as_compared(values: Sequence[LabelValue]) -> list[Any]:
+    """Values as an engine compares them: −0 is 0, and a large whole number is the nearest double, as in a column."""
+    return [value if isinstance(value, str) else float(value) + 0.0 for value in values]
+
+
+def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
+    """A column of labels or coordinates as what their values were declared as: doubles or text."""
+    kind, is_text = column.type(), isinstance(labels.values[labels.names.index(name)][0], str)
+    if kind.is_null():
+        # A column of nothing but missing values: its type must not tell.
+        return ibis.null("string" if is_text else "float64")
+    if is_text and (kind.is_string() or kind.is_integer()):
+        return column.cast("string")
+    if not is_text and kind.is_numeric():
+        return column.cast("float64") + 0.0
+    if not is_text and kind.is_boolean():
+        return ibis.cases((column, 1.0), (~column, 0.0), else_=ibis.null("float64"))
+    engine = engine_of(column)
+    if not is_text and kind.is_string() and (engine is None or engine.has_operation(ops.TryCast)):
+        return number_of_text(column)
+    wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
+    raise ValueError(f"{what} must hold {wanted}, as declared, but its column has type {kind}")
+
+
+def number_of_text(column: ir.Column) -> ir.Value:
+    """Every column of a CSV file is text. Text that is not a number becomes NULL."""
+    return column.try_cast("float64") + 0.0
+
+
+def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
+    """A table of public values, where the engine can see it."""
+    engine = engine_of(rows)
+    if engine is None or engine.name != "postgres":
+        return ibis.memtable(pa.table(columns))
+    # Nothing can be written in a read-only transaction of PostgreSQL, so the values stand in the query.
+    length = len(next(iter(columns.values())))
+    place = ibis.range(length).unnest().name("poolrl_at").as_table()
+    kinds = {name: "string" if isinstance(v[0], str) else "float64" for name, v in columns.items()}
+    lists = {name: ibis.literal(values, f"array<{kinds[name]}>") for name, values in columns.items()}
+    return place.select(**{name: values[place["poolrl_at"]] for name, values in lists.items()})

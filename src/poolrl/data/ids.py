@@ -39,8 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from poolrl.checks import BoolArray
 from poolrl.data.expressions import finite
 
-# Every whole number up to here is a double.
-LARGEST_WHOLE_FLOAT = 2.0**53
+LARGEST_WHOLE_FLOAT = 2.0**53  # every whole number up to here is a double
 # Most ids look like this, and are then ids as they are. Two patterns, because $ may also stand before a line's end.
 _PLAIN_CHARACTER = "!-,/-9;-@^-~-"
 _PLAIN = f"^([a-z]|[1-9][0-9]*[/_-])[{_PLAIN_CHARACTER}]*$|^[1-9][0-9]*$"
@@ -155,11 +154,9 @@ _BLOCKS = (
 )
 # Korean letters that make up syllables. A syllable is one character, or two or three of these.
 _JAMO = (*range(0x1100, 0x1200), *range(0xA960, 0xA980), *range(0xD7B0, 0xD800))
-# Wide forms of ! .. ~
-_WIDE = range(0xFF01, 0xFF5F)
+_WIDE = range(0xFF01, 0xFF5F)  # wide forms of ! .. ~
 _TO_ASCII = 0xFF01 - ord("!")
 _LAST = 0x10FFFF
-_UNASSIGNED = "Cn"
 _INVISIBLE = {"Cc", "Cf", "Zs", "Zl", "Zp"}
 # Invisible too, though they have another category: what Unicode lets every font ignore, and three blanks.
 _IGNORED = (
@@ -167,12 +164,10 @@ _IGNORED = (
     *(*range(0xFE00, 0xFE10), 0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)),
     *(0x2800, 0x16FE4, 0x1D159),
 )
-# A mark below a Greek letter. In capitals it is a letter of its own.
-_IOTA_BELOW = 0x345
+_IOTA_BELOW = 0x345  # a mark below a Greek letter. In capitals it is a letter of its own
 # Capital and small i, with and without a dot. Languages differ about which of them are one letter. Here all are.
 _TURKISH = {"\u0130": "i", "\u0131": "i"}
-# Written as two letters in capitals.
-SHARP_S = "\u00df\u1e9e"
+SHARP_S = "\u00df\u1e9e"  # written as two letters in capitals
 # First points of groups of scripts. A table of all capital letters would cost too much for each id, so that only the
 # tables of those groups are used that an id has a letter of.
 _SCRIPTS = (0, 0x80, 0x370, 0x400, 0x530, 0x2C00, 0xFF00, 0x10000, _LAST + 1)
@@ -182,9 +177,7 @@ _SCRIPTS = (0, 0x80, 0x370, 0x400, 0x530, 0x2C00, 0xFF00, 0x10000, _LAST + 1)
 class IdCharacters:
     """Classes of a regular expression, without their brackets; a character belongs to one of them at most.
 
-    Unicode has several spellings of one text: é is one character or two, ７ is a wide 7. No engine has all of its
-    rules, and engines differ. So each rule is a class of single characters that stands in the query. Every engine and
-    Python then read the same characters. The classes come from Python's own tables.
+    Engines differ in their rules of Unicode, so each rule is a class of characters that stands in the query.
     """
 
     visible: str  # all but white space, controls and what is not drawn
@@ -207,7 +200,7 @@ class Folding:
 def id_characters() -> IdCharacters:
     """The classes by this Python's version of Unicode."""
     category = {p: unicodedata.category(chr(p)) for p in chain(*starmap(range, _BLOCKS))}
-    points = [p for p, kind in category.items() if kind != _UNASSIGNED]
+    points = [p for p, kind in category.items() if kind != "Cn"]  # assigned
     invisible = {p for p in points if category[p] in _INVISIBLE} | {*range(0x21), 0x7F, *_IGNORED}
     parts = {p: unicodedata.decomposition(chr(p)) for p in points}
     marks = {p for p in points if unicodedata.combining(chr(p))}
@@ -239,10 +232,7 @@ def id_characters() -> IdCharacters:
 
 @cache
 def foldings() -> tuple[Folding, ...]:
-    """Capital letters and wide forms, and what they count as, by groups of scripts.
-
-    Small letters are those of Unicode's case folding, so that ς is σ. None of them is folded again.
-    """
+    """Capital letters and wide forms, and what Unicode's case folding makes of them, by groups of scripts."""
     counts_as = {chr(point): chr(point - _TO_ASCII).lower() for point in _WIDE} | _TURKISH
     for character in map(chr, chain(range(ord("A"), ord("Z") + 1), *starmap(range, _BLOCKS))):
         small = character.casefold()
@@ -272,7 +262,7 @@ def owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
         # A list is read entry by entry: one unit's name must not decide how others are read.
         ids = np.array(unit, dtype=object) if isinstance(unit, list | tuple) else np.asarray(unit)
     except ValueError:
-        raise ValueError("unit must hold one id per trajectory") from None
+        ids = np.empty(0)  # of lists of different lengths
     if ids.shape != (trajectories,):
         raise ValueError("unit must hold one id per trajectory")
     if ids.dtype.kind in "biu":

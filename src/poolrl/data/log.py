@@ -13,10 +13,8 @@ from poolrl.data.row_rules import PARTS, has_own_bounds
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# Cells, and how many rows fall into each. Cells without a row are left out.
-Tally = tuple[IntArray, IntArray]
-# The fields of `Columns` that name columns of numbers.
-NUMBERS = (*PARTS, "scale")
+Tally = tuple[IntArray, IntArray]  # cells, and how many rows fall into each. Cells without a row are left out
+NUMBERS = (*PARTS, "scale")  # the fields of `Columns` that name columns of numbers
 # Two uses that one column may have without one of them being a slip.
 _MAY_SHARE = {
     *(("trajectory", "unit"), ("scale", "scale")),
@@ -90,10 +88,7 @@ class Log(ABC):
 
     @abstractmethod
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
-        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i.
-
-        `edges` are (*labels, H, k), among `TOGETHER_BANDS`.
-        """
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
 
     @abstractmethod
     def label_totals(self, problem: Problem) -> IntArray:
@@ -142,8 +137,8 @@ class Columns:
     `states`, `actions`, `next_states` and `scale`, if there is one, name a column for each coordinate, in the order of
     the problem's. `labels` says which column holds which label; a list of names stands for columns of these names.
 
-    `coordinate` is for a table with one row per (trajectory, step, coordinate), such as a product. It names the column
-    that says which coordinate a row shows. `states`, `actions`, `next_states` and `scale` then name one column each.
+    `coordinate` names the column that says which coordinate, such as a product, a row shows, if it shows one only.
+    `states`, `actions`, `next_states` and `scale` then name one column each.
 
     No column may be two things. There are four exceptions: a label may be the unit, the trajectory, the step or a
     scale; coordinates may share a scale; a trajectory may be its own unit; a period may be told by an id or a label.

@@ -50,7 +50,9 @@ class LogLabel:
             if plain == plain:
                 # Text and numbers never meet: "7" is not 7.
                 codes[i] = places.setdefault((isinstance(plain, str), plain), len(places))
-        return cls(_values([value for _, value in places]), codes.reshape(array.shape))
+        texts = {is_text for is_text, _ in places}
+        kind = np.float64 if True not in texts else object if False in texts else str
+        return cls(np.array([value for _, value in places], dtype=kind), codes.reshape(array.shape))
 
     @classmethod
     def of_texts(cls, column: pa.ChunkedArray) -> LogLabel:
@@ -67,14 +69,14 @@ class LogLabel:
         every[there] = codes
         return cls(values, every, one_type=True)
 
+    def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
+        """Of some trajectories only."""
+        return replace(self, codes=self.codes[rows])
+
     def array(self) -> NDArray[Any]:
         """As it was given: numbers with NaN where one is missing, or text with None."""
         missing, kind = (np.nan, np.float64) if self.values.dtype.kind == "f" else (None, object)
         return np.append(self.values.astype(kind), np.array([missing], dtype=kind))[self.codes]
-
-    def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
-        """Of some trajectories only."""
-        return replace(self, codes=self.codes[rows])
 
     def places(self, labels: Labels, name: str) -> IntArray:
         """The place of each entry among the declared values, −1 where it is not declared."""
@@ -116,14 +118,8 @@ def numbers_spelt(texts: NDArray[Any]) -> FloatArray:
     import ibis
     import pyarrow as pa
 
-    from poolrl.data.label_cells import number_of_text
+    from poolrl.data.expressions import number_of_text
 
     table = ibis.memtable(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
     found = table.select("place", number=number_of_text(table.text)).order_by("place").to_pyarrow()
     return np.asarray(found["number"].to_numpy(), dtype=np.float64)
-
-
-def _values(values: list[Any]) -> NDArray[Any]:
-    """Distinct values as an array of text or numbers, or of objects if there are both."""
-    text = [isinstance(value, str) for value in values]
-    return np.array(values, dtype=(str if all(text) else object) if any(text) else np.float64)

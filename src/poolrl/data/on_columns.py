@@ -1,8 +1,7 @@
 """Recorded formulas on a table's columns: each operation on numbers becomes an expression of an engine.
 
-A recording (`data/trace.py`) is evaluated with the same order of floating-point operations as on arrays. So there is no
-second version of a formula that could differ. A value of many coordinates is an array of entries: expressions, or
-constants where no column is involved.
+Floating-point operations come in the same order as on arrays. So no second version of a formula could differ. A value
+of many coordinates is an array of entries: expressions, or constants where no column is involved.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from numpy.typing import NDArray
 
 from poolrl.data.trace import Recording, RowOperation, Take, cast_to, joined
 
-# Engines cast what they floor. Doubles up to here are exact whole numbers, and fit.
-LARGEST_CAST = 2.0**53
+LARGEST_CAST = 2.0**53  # engines cast what they floor. Doubles up to here are exact whole numbers, and fit
 
 
 def _castable(value: Any) -> Any:
@@ -102,28 +100,22 @@ def _entries(vector: Any) -> NDArray[Any]:
     """A list of entries, or one of them, as an array."""
     if isinstance(vector, np.ndarray):
         return vector
-    found = np.empty(len(vector) if isinstance(vector, list) else (), dtype=object)
-    if isinstance(vector, list):
-        # One by one, because NumPy would look for arrays inside a column.
-        for i, entry in enumerate(vector):
-            found[i] = entry
-    else:
-        found[()] = vector
-    return found
+    entries = vector if isinstance(vector, list) else [vector]
+    found = np.empty(len(entries), dtype=object)
+    for i, entry in enumerate(entries):
+        found[i] = entry  # one by one, because NumPy would look for arrays inside a column
+    return found if isinstance(vector, list) else found.reshape(())
 
 
 # The columns of public numbers that differ by coordinate. A user's own column is hardly called so.
 FACT = "poolrl_fact_{}"
-NumbersKey = tuple[str, bytes]
 
 
 class OnOneColumn(OnColumns):
-    """Evaluates recordings on rows that show one coordinate: k coordinates are one column.
+    """Evaluates recordings on rows that show one coordinate: a value of k coordinates has one entry, one of 2k has two.
 
-    So one expression counts a table with one row per coordinate. A value of k coordinates has one entry, and one of 2k
-    has two. A public number that is the same for all coordinates stays a constant. One that differs becomes a column of
-    a small table (`facts`), which every row is joined with by its coordinate. An expression does not grow with k, and
-    its floating-point operations are those of a table with k columns, in the same order.
+    A public number that differs between coordinates becomes a column of a small table (`facts`), which rows are joined
+    with. An expression does not grow with k, and its floating-point operations are those of k columns, in their order.
     """
 
     def __init__(self, coordinates: int, recordings: Iterable[Recording]) -> None:
@@ -138,7 +130,7 @@ class OnOneColumn(OnColumns):
             for numbers in self._by_coordinate(part)
             if (numbers != numbers[0]).any()
         }
-        self._columns: dict[NumbersKey, ir.Value] = {}
+        self._columns: dict[Any, ir.Value] = {}
 
     @property
     def facts(self) -> dict[str, list[float]]:
@@ -155,16 +147,13 @@ class OnOneColumn(OnColumns):
 
     def _applied(self, rule: RowOperation, parts: list[NDArray[Any]]) -> NDArray[Any]:
         if isinstance(rule, Take):
-            return parts[0][self._slice(rule.place, len(parts[0]))]
+            if len(rule.place) != 2 or not isinstance(rule.place[1], slice):
+                raise TypeError("it picks out a coordinate")
+            start, stop, stride = rule.place[1].indices(len(parts[0]) * self.coordinates)
+            if stride != 1 or start % self.coordinates or stop % self.coordinates:
+                raise TypeError("it picks out coordinates")
+            return parts[0][start // self.coordinates : stop // self.coordinates]
         return super()._applied(rule, [part if part.dtype == object else self._lined_up(part) for part in parts])
-
-    def _slice(self, place: tuple[Any, ...], entries: int) -> slice:
-        if len(place) != 2 or not isinstance(place[1], slice):
-            raise TypeError("it picks out a coordinate")
-        start, stop, stride = place[1].indices(entries * self.coordinates)
-        if stride != 1 or start % self.coordinates or stop % self.coordinates:
-            raise TypeError("it picks out coordinates")
-        return slice(start // self.coordinates, stop // self.coordinates)
 
     def _by_coordinate(self, array: NDArray[Any]) -> NDArray[Any]:
         """Numbers for each coordinate (entries, k); none for a single number."""
@@ -178,5 +167,5 @@ class OnOneColumn(OnColumns):
         return _entries(same) if same else array
 
 
-def _key(numbers: NDArray[Any]) -> NumbersKey:
+def _key(numbers: NDArray[Any]) -> tuple[str, bytes]:
     return numbers.dtype.str, numbers.tobytes()

@@ -15,11 +15,11 @@ import numpy as np
 from poolrl.data.expressions import finite
 from poolrl.data.ids import LARGEST_WHOLE_FLOAT, canonical
 from poolrl.data.log import Columns
+from poolrl.data.row_rules import PARTS
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 
-# A date as text, perhaps with a time behind it.
-_DATE_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}($|[ T])"
+_DATE_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}($|[ T])"  # a date as text, perhaps with a time behind it
 _WHOLE_TEXT = "^[+-]?[0-9]{1,15}$"
 # Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
 _MULTIPLES = (
@@ -35,9 +35,8 @@ MOST_MARKS, LOOKED_AT = 512, 2**16
 def rows_of_period(rows: ir.Table, columns: Columns, *, first: str | int, before: str | int) -> ir.Table:
     """The rows of all trajectories that begin in [first, before): two dates like 2025-01-31, or two whole numbers.
 
-    A trajectory lies at the smallest place that its rows have in the period's column: the date on which it begins, or a
-    number. A row whose place is missing or cannot be read has none. A trajectory without any place is in no period. So
-    each trajectory is in one period at most, with all its rows, in whatever spelling they name it (`data/ids.py`).
+    A trajectory lies at the smallest place that its rows have in the period's column, where it can be read. So each
+    trajectory is in one period at most, with all its rows, in whatever spelling they name it (`data/ids.py`).
     """
     if columns.period is None:
         raise ValueError("a period needs a column: say by what a trajectory belongs to it")
@@ -82,25 +81,25 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     """A hash of all trajectories, the smallest marks, and the chance that another log of this kind has one of them.
 
     A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, name or step. So
-    the order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a
-    log has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the
-    guess. So they go into the ledger only encrypted (`ledger/ledger.py`).
+    a part of a log has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can
+    confirm the guess. So they go into the ledger only encrypted (`ledger/ledger.py`).
 
-    Chance by Good and Turing: a trajectory that was seen once is expected 2 N₂ / N₁ times in another log like this one,
-    where N₁ different trajectories were seen once and N₂ twice. One that was seen more often is expected there.
+    By Good and Turing a trajectory that was seen once is expected 2 N₂ / N₁ times in another log like this one, where
+    N₁ were seen once and N₂ twice. One that was seen more often is expected there.
     """
     columns, placed = log.columns, log.placed()
-    numbers = {
-        f"{part}_{i}": _finite_number(placed.rows[name])
-        for part in ("states", "actions", "next_states")
-        for i, name in enumerate(getattr(columns, part))
-    }
+    numbers = {}
+    for part in PARTS:
+        for i, name in enumerate(getattr(columns, part)):
+            number = placed.rows[name].cast("float64")
+            usable = finite(number) & number.between(-_LARGEST, _LARGEST)
+            numbers[f"{part}_{i}"] = ibis.ifelse(usable, number, _LARGEST)
     rows = placed.named_rows(**numbers)
     sums = {}
     for i in range(len(columns.states)):
         # A problem may have more actions than states, or show more; the last state has all that is left.
         last = i == len(columns.states) - 1
-        row = [rows[name] for name in numbers if (number := int(name.rsplit("_")[-1])) == i or (last and number > i)]
+        row = [rows[name] for name in numbers if (at := int(name.rsplit("_")[-1])) == i or (last and at > i)]
         for j, multiples in enumerate(_MULTIPLES):
             factors = [multiples[k % 3] * math.sqrt(1 + 2 * (k // 3)) for k in range(len(row))]
             sums[f"sum_{i}_{j}"] = _scattered(row, factors).sum().cast("float64")
@@ -127,11 +126,6 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
         for place, one, other in shown_by
     )
     return whole.digest()[:16], tuple(marks), by_chance
-
-
-def _finite_number(column: ir.Column) -> ir.FloatingColumn:
-    number = column.cast("float64")
-    return ibis.ifelse(finite(number) & number.between(-_LARGEST, _LARGEST), number, _LARGEST)
 
 
 def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float]) -> ir.IntegerColumn:

@@ -3,9 +3,8 @@
 Arrays are refused by these rules, tables are counted by them, and `poolrl check` explains them. States (..., w),
 actions (..., d) and next states (..., w) are arrays, or symbols of a formula that is recorded.
 
-With a scale, and where a label cell has a bound of its own, a row's amounts are divided before any formula sees them.
-A multiple may then exceed the problem's bounds through no fault of the row. Its observation is kept: an outcome
-at its bound or beyond is "at least the bound". Arrays and tables are judged by the same functions.
+With a scale, and where a label cell has a bound of its own, a row's amounts are divided before any formula sees them. A
+multiple may then exceed the public bounds through no fault of the row: its outcome counts as "at least the bound".
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from poolrl.checks import FloatArray
 from poolrl.data.trace import Recording, record, record_steps
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
-# A FloatArray, or a Symbol, which behaves like one.
-Numbers = Any
+Numbers = Any  # a FloatArray, or a Symbol, which behaves like one
 Row = tuple[Numbers, Numbers, Numbers]
 PARTS = ("states", "actions", "next_states")
 
@@ -91,9 +89,7 @@ def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
     return rules
 
 
-def recorded_rules(
-    problem: Problem, rules: Callable[[int, Row], list[RowRule]]
-) -> tuple[list[Recording], list[RowRule]]:
+def recorded_rules(problem: Problem, rules: Callable[..., list[RowRule]]) -> tuple[list[Recording], list[RowRule]]:
     """Where each rule holds, recorded for each step, beside the rules in words, which are those of every step."""
     found: list[RowRule] = []
 
@@ -138,8 +134,7 @@ def within(values: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
     return (values >= low - slack) & (values <= high + slack)
 
 
-# Beyond them amounts and scales count as infinite or zero: no quotient and no square of one can then overflow, also in
-# engines whose arithmetic fails where NumPy's gives infinity.
+# Beyond them amounts and scales count as infinite or zero: no quotient or square overflows, which fails in engines.
 LARGEST_AMOUNT = 1e100
 SMALLEST_SCALE, LARGEST_SCALE = 1e-50, 1e50
 
@@ -181,8 +176,7 @@ def as_counted(problem: Problem, step: int, row: Row, *, relative: bool, clip: b
 def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
     """Where the amounts of a row fit each other, although they may exceed their bounds, (..., k).
 
-    A bound of zero is the same in every unit: sales are not negative. So are limits that follow from the state: an
-    order is not less than the stock. All other bounds a multiple may exceed through no fault of the row.
+    Bounds of zero (sales are not negative), and limits that follow from the state, are the same in every unit.
     """
     state, action, _ = row
     least, most = problem.feasible(step, state)

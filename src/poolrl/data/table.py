@@ -1,16 +1,13 @@
 """A log that stays where it is: DuckDB, Spark or another engine counts it, by one expression for each count.
 
 Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would reveal
-that row. A row that cannot be used is unobserved. The rules look at one unit at a time:
+that row. The rules look at one unit at a time (docs/privacy.md, lemmas 4 and 19):
 
-  - a row without an id, or whose step is not one of 0 .. H−1, is left out (`data/ids.py` says how ids are read);
-  - with coordinates, a row is left out if its coordinate is missing or was not declared;
-  - a trajectory that has a step twice is unobserved; with coordinates, where it has one of a coordinate twice;
+  - a row is left out without an id (`data/ids.py`), a step among 0 .. H−1 or, with coordinates, a declared one;
+  - a trajectory that has a step twice (of one coordinate) is unobserved, and so is a step whose public labels differ;
   - the first max_per_unit trajectories of a unit, in the order of their ids, are kept;
-  - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds;
-  - with a scale, amounts are multiples of it, and a row is unobserved where it is not a positive number;
-  - a row is unobserved if a label is missing or was not declared;
-  - with coordinates and public labels, a step is unobserved if its rows have several labels.
+  - a row is unobserved where a value is no number within the public bounds, a scale is not positive, or a label is
+    missing or was not declared.
 """
 
 from __future__ import annotations
@@ -27,18 +24,11 @@ import ibis.expr.types as ir
 import numpy as np
 
 from poolrl.checks import IntArray, whole
+from poolrl.data import expressions
 from poolrl.data.arrow import as_arrow
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, side_formula, sides, unit_cells
-from poolrl.data.expressions import (
-    at_nearest,
-    cells_by_step,
-    count_steps,
-    harmless,
-    recorded_steps,
-    row_checks,
-)
+from poolrl.data.expressions import CELL, COORDINATE, SHARE, comparable, count_steps, small_table
 from poolrl.data.ids import can_be_ids, canonical
-from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_table, with_coordinates, with_label_cells
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
@@ -49,10 +39,7 @@ from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
-NOWHERE = -1
-# The column that is added to rows.
-EDGE = "poolrl_edge"
+NOWHERE = -1  # the cell of an unobserved row. To filter such rows out first would make engines compute every cell twice
 
 
 class Table(Log):
@@ -65,15 +52,12 @@ class Table(Log):
     public bounds are moved to the nearest possible ones. Without it such rows are unobserved. `Trajectories` says what
     `scale_memory` and `labels_public` declare.
 
-    The types of columns are taken as they are. If a reader guessed them from the rows, one row may have decided how all
-    others are read: give every column its type where a frame is read, or let poolrl read the file.
+    The types of columns are taken as they are: give every column its type where a frame is read, for a reader that
+    guesses lets one row decide how all others are read.
 
     A long table has one row per (trajectory, step, coordinate), for a problem whose coordinates are separable.
-    `coordinate` names the column that says which one a row shows. `coordinates` declares its values, in the order of
-    the problem's:
-
-        Table(sales, trajectory="week", step="day", coordinate="product", coordinates=["bread", "milk"],
-              states=["stock"], actions=["order_up_to"], next_states=["left"])
+    `coordinate` names the column that says which one a row shows, as "product". `coordinates` declares its values, as
+    ["bread", "milk"], in the order of the problem's.
     """
 
     def __init__(
@@ -154,10 +138,7 @@ class Table(Log):
         return number
 
     def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
-        """Keys, step, coordinate and further columns of the rows that have ids, a step in 0 .. H−1 and a coordinate.
-
-        `columns` are expressions on the table as it was given.
-        """
+        """Keys, step, coordinate and more `columns` of the rows that have ids, a step in 0 .. H−1 and a coordinate."""
         rows = self.placed().rows
         step = rows[self.columns.step]
         # A step is read like an id: only whole numbers are steps.
@@ -176,7 +157,7 @@ class Table(Log):
         """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
         if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
             return self
-        rows = with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
+        rows = expressions.with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
         return self.with_rows(rows, _is_placed=True)
 
     def with_rows(self, rows: ir.Table, **more: bool) -> Self:
@@ -189,10 +170,7 @@ class Table(Log):
         return {"coordinate": rows[COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
 
     def lives(self, horizon: int) -> ir.Table:
-        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus.
-
-        With coordinates there is one row per trajectory and coordinate.
-        """
+        """One row per trajectory (and coordinate): its keys, number of rows, whether one is `repeated` or `surplus`."""
         lives = count_steps(self.rows_of_steps(horizon), self._life, horizon)
         surplus = self._rank(lives) >= self.facts.max_per_unit if self.facts.has_units else ibis.literal(False)
         return lives.mutate(surplus=surplus)
@@ -206,11 +184,6 @@ class Table(Log):
         """The keys of what is not used, trajectories or coordinates of them, under a name: engines find them once."""
         lives = self.lives(horizon)
         return lives.filter(lives.repeated | lives.surplus).select(self._life).alias("poolrl_dropped")
-
-    def surplus(self, horizon: int) -> ir.Table:
-        """The keys of trajectories that their unit has no slot for."""
-        lives = self.lives(horizon)
-        return lives.filter(lives.surplus).select(self._keys).distinct()
 
     def _named(self, rows: ir.Table) -> ir.Table:
         """The rows that have ids, with their ids in one spelling."""
@@ -239,11 +212,6 @@ class Table(Log):
         names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}
         return {key: name for key, name in names.items() if name is not None}
 
-    def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
-        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
-        step, crowd, rows = _integers(self.crowd_expression(problem, edges=edges), "step", "crowd", "rows")
-        return [(crowd[step == number], rows[step == number]) for number in range(problem.horizon)]
-
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
         """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
         counts, size = self.outcome_expression(problem, bins=bins, formula=formula), cell_count(problem, formula, bins)
@@ -265,7 +233,9 @@ class Table(Log):
         if self.facts.has_coordinates:
             # A step of a trajectory fills one slot, whatever number of rows it has.
             steps = self._label_of_steps(rows)
-            rows = steps.filter(steps.label == steps.last).anti_join(self.surplus(problem.horizon), self._keys)
+            lives = self.lives(problem.horizon)
+            surplus = lives.filter(lives.surplus).select(self._keys).distinct()
+            rows = steps.filter(steps.label == steps.last).anti_join(surplus, self._keys)
         else:
             rows = rows.anti_join(self.dropped(problem.horizon), self._keys)
         counts = rows.group_by(["label", "step"]).aggregate(rows=ibis._.count())
@@ -277,8 +247,7 @@ class Table(Log):
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
         refuse_visits(self, partition.problem)
         step, node, target, rows = _integers(self.visit_expression(partition), "step", "node", "target", "rows")
-        cell, steps = node * partition.state_count + target, range(partition.problem.horizon)
-        return [(cell[step == number], rows[step == number]) for number in steps]
+        return _by_step(partition.problem, step, node * partition.state_count + target, rows)
 
     def outcome_expression(
         self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
@@ -291,21 +260,23 @@ class Table(Log):
             tallies.append(_with_places(tally, coordinate))
         return ibis.union(*tallies) if len(tallies) > 1 else tallies[0]
 
-    def crowd_expression(self, problem: OutcomeProblem, *, edges: IntArray) -> ir.Table:
-        """The counts of `crowd_tallies`: columns step, crowd, rows."""
-        shown = []
-        for coordinate, cells in enumerate(
-            self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
-        ):
-            rows = _with_edges(_with_places(cells, coordinate), edges.reshape(-1, *edges.shape[-2:]))
-            known, beyond = sides(problem, rows.cell, rows[EDGE])
+    def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
+        shown, by_coordinate = [], self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
+        places = {"poolrl_edge_place": list(range(edges.size)), "poolrl_edge_at": edges.ravel().tolist()}
+        for coordinate, cells in enumerate(by_coordinate):
+            rows, every = _with_places(cells, coordinate), small_table(cells, places)
+            place = (rows.label.cast("int64") * problem.horizon + rows.step) * problem.outcome_dim + rows.coordinate
+            rows = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
+            known, beyond = sides(problem, rows.cell, rows["poolrl_edge_at"].cast("int64"))
             known = known & (rows.cell != NOWHERE)
             numbers = {"known": known.cast("int64"), "beyond": (known & beyond).cast("int64")}
             shown.append(rows.select(*self._keys, "step", **numbers))
-        every = ibis.union(*shown) if len(shown) > 1 else shown[0]
-        crowds = every.group_by([*self._keys, "step"]).aggregate(shown=every.known.sum(), far=every.beyond.sum())
+        rows = ibis.union(*shown) if len(shown) > 1 else shown[0]
+        crowds = rows.group_by([*self._keys, "step"]).aggregate(shown=rows.known.sum(), far=rows.beyond.sum())
         crowd = crowds.shown.cast("int64") * (problem.outcome_dim + 1) + crowds.far.cast("int64")
-        return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
+        counts = crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
+        return _by_step(problem, *_integers(counts, "step", "crowd", "rows"))
 
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
@@ -316,8 +287,8 @@ class Table(Log):
             return (np.where(observed & usable, cell, NOWHERE),)
 
         dropped = self.dropped(problem.horizon)
-        recordings = recorded_steps(problem, formulas, clip=self.clip, relative=relative)
-        checks = row_checks(problem, clip=self.clip, divided=relative)
+        recordings = expressions.recorded_steps(problem, formulas, clip=self.clip, relative=relative)
+        checks = expressions.row_checks(problem, clip=self.clip, divided=relative)
         if self.facts.has_coordinates:
             one = OnOneColumn(problem.outcome_dim, [*checks, *recordings])
             labelled = self.placed(one.facts)._labelled(problem)
@@ -326,22 +297,21 @@ class Table(Log):
             numbers = labelled._numbers(problem, checks, one) | {name: labelled.rows[name] for name in one.facts}
             rows = labelled._rows(problem, numbers)
             one.read_from(rows)
-            (cell,) = cells_by_step(problem, rows, recordings, one)
+            (cell,) = expressions.cells_by_step(problem, rows, recordings, one)
             return [self._kept(rows, cell, dropped)]
         labelled, counts = self._labelled(problem), []
         numbers = labelled._numbers(problem, checks, OnColumns())
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
             rows = labelled._rows(problem, numbers, coordinate if separable else None)
-            cell = cells_by_step(problem, rows, recordings, OnColumns())[coordinate]
+            cell = expressions.cells_by_step(problem, rows, recordings, OnColumns())[coordinate]
             counts.append(self._kept(rows, cell, dropped))
         return counts
 
     def _kept(self, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
         """The rows with their cells, without those of dropped trajectories."""
         groups = [*(name for name in ("label", "step", "coordinate") if name in rows.columns), "cell"]
-        # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
-        # tables of groups.
+        # Cells come before the join, which then moves one column. Small numbers make small tables of groups.
         kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._life)
         if self.facts.has_coordinates and self.facts.labels_public:
             steps = self._label_of_steps(rows)
@@ -361,16 +331,16 @@ class Table(Log):
             node: Numbers = np.where(inside & usable.all(axis=-1), partition.pairs[step].cell(unit), NOWHERE)
             return node, partition.states.cell(arrived), unit, arrived
 
-        recordings = recorded_steps(problem, formulas, clip=self.clip, relative=False)
-        numbers = self._numbers(problem, row_checks(problem, clip=self.clip, divided=False), OnColumns())
+        recordings = expressions.recorded_steps(problem, formulas, clip=self.clip, relative=False)
+        numbers = self._numbers(problem, expressions.row_checks(problem, clip=self.clip, divided=False), OnColumns())
         rows = self._rows(problem, numbers).anti_join(self.dropped(problem.horizon), self._keys)
-        node, target, *units = cells_by_step(problem, rows, recordings, OnColumns())
+        node, target, *units = expressions.cells_by_step(problem, rows, recordings, OnColumns())
         points = {f"unit_{i}": number for i, number in enumerate(units)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
         names, dimensions = list(points), problem.state_dim + problem.action_dim
         pairs = [nodes.directions for nodes in partition.pairs]
-        found = at_nearest(found, "node", pairs, names[:dimensions])
-        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
+        found = expressions.at_nearest(found, "node", pairs, names[:dimensions])
+        found = expressions.at_nearest(found, "target", [partition.states.directions], names[dimensions:])
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
     def _numbers(
@@ -382,14 +352,14 @@ class Table(Log):
         if has_own_bounds(problem):
             shares = [self.rows[SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
             divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
-        return harmless(checks, given, evaluator, divisors)
+        return expressions.harmless(checks, given, evaluator, divisors)
 
     def _labelled(self, problem: Problem) -> Table:
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
         if not problem.labels:
             return self
         named, parts = self.columns.labels, self.facts.has_coordinates
-        return self.with_rows(with_label_cells(self.rows, named, problem, by_coordinate=parts))
+        return self.with_rows(expressions.with_label_cells(self.rows, named, problem, by_coordinate=parts))
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
         """Keys, step and harmless numbers of every row; `only` one coordinate of them, if given."""
@@ -464,10 +434,5 @@ def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
     return [np.asarray(found[name], dtype=np.int64) for name in names]
 
 
-def _with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
-    """Each row with the edge of its label cell, step and coordinate."""
-    _, steps, coordinates = edges.shape
-    every = small_table(rows, {"poolrl_edge_place": list(range(edges.size)), "poolrl_edge_at": edges.ravel().tolist()})
-    place = (rows.label.cast("int64") * steps + rows.step) * coordinates + rows.coordinate
-    found = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
-    return found.mutate(**{EDGE: found["poolrl_edge_at"].cast("int64")})
+def _by_step(problem: Problem, step: IntArray, cell: IntArray, rows: IntArray) -> list[Tally]:
+    return [(cell[step == number], rows[step == number]) for number in range(problem.horizon)]

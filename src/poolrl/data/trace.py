@@ -1,9 +1,8 @@
 """One recorded formula: what a problem computes of a row, written down once and then evaluated on rows of any kind.
 
-A problem states its formulas in NumPy. Each is called with a symbol in the place of a row (`Symbol`), and its work is
-written down. The formula itself never sees a log. So the observation of a row cannot depend on other rows, on how many
-there are, or on their order. Recordings are evaluated on arrays here, and on a table's columns in `data/on_columns.py`,
-with the same floating-point operations in the same order.
+Each formula, in NumPy, is called with a symbol in the place of a row, and its work is written down. It never sees a
+log. So the observation of a row cannot depend on other rows, on how many there are, or on their order. Recordings are
+evaluated on arrays here, and on a table's columns in `data/on_columns.py`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ class NotRowByRowError(TypeError):
 
 
 class Recording:
-    """The operations of one formula, in the order in which it made them, as far as its answers need them.
-
-    It takes vectors of numbers of these shapes, or of the shape and kind of an array.
-    """
+    """The operations of a formula on vectors of these shapes (or an array's), in order, as far as answers need them."""
 
     def __init__(self, formula: Callable[..., Any], shapes: Iterable[tuple[int, ...] | NDArray[Any]]) -> None:
         trace: list[Symbol] = []
@@ -158,8 +154,8 @@ def _over_coordinates(rule: np.ufunc) -> Callable[..., Symbol]:
 class Symbol(NDArrayOperatorsMixin):
     """A vector (k,), or a number (), of any one row; the axes of a batch are hidden.
 
-    It has no numbers, and remembers what a formula does with it. Every operation that it allows works on one row at a
-    time. It refuses, in words, every operation that would look at several rows.
+    It has no numbers, and remembers what a formula does with it. It refuses, in words, every operation that would look
+    at several rows.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Trajectories: the sensitive log as arrays in memory, checked when it is made.
 
-Rows are (state, action, next state) for every step of every trajectory, in the user's units. Rewards are not
-kept: they are a known function of the row. No message here quotes a value, a position or a count of the log. Formulas
-of a problem do not see it: they are recorded before (`data/trace.py`).
+Rows are (state, action, next state) for every step of every trajectory, in the user's units. No message here quotes a
+value, a position or a count of the log. Formulas of a problem do not see it, for they are recorded (`data/trace.py`).
 """
 
 from __future__ import annotations
@@ -38,14 +37,11 @@ if TYPE_CHECKING:
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 Path = str | PathLike[str]
-# Steps that share a recording.
-Run = tuple[slice, Recording]
-# Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
-BLOCK_NUMBERS = 2**15
-# Places that are counted at once: more than these would not fit into the same cache.
-MOST_PLACES = 2**16
-# With fewer blocks of a step, more threads cost more than they save.
-FEWEST_BLOCKS = 64
+Run = tuple[slice, Recording]  # steps that share a recording
+Places = Callable[[Recording, slice, slice], IntArray]
+BLOCK_NUMBERS = 2**15  # of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes
+MOST_PLACES = 2**16  # places that are counted at once: more than these would not fit into the same cache
+FEWEST_BLOCKS = 64  # with fewer blocks of a step, more threads cost more than they save
 # The variable is Numba's; joblib sets it.
 THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
@@ -81,8 +77,7 @@ class Trajectories(Log):
         labels: Mapping[str, Any] | None = None,
         labels_public: bool = False,
     ) -> None:
-        states = finite_array("states", states)
-        actions = finite_array("actions", actions)
+        states, actions = finite_array("states", states), finite_array("actions", actions)
         next_states = finite_array("next_states", next_states)
         if not (states.size and actions.size):
             raise ValueError("states and actions must not be empty")
@@ -135,10 +130,7 @@ class Trajectories(Log):
 
     @property
     def is_full(self) -> bool:
-        """True for c = 1: every trajectory has every step, and `check` refuses impossible rows.
-
-        Rows with an unusable scale or another label are not refused, so with either the log is never full.
-        """
+        """True for c = 1 without scale and labels, since rows whose scale or label cannot be used are not refused."""
         return self.facts.max_per_unit == 1 and not self.facts.has_scale and not self.facts.label_names
 
     def check(self, problem: Problem) -> None:
@@ -216,8 +208,7 @@ class Trajectories(Log):
 
         if columns.get("coordinate") is not None:
             raise ValueError("one row per coordinate is counted by Table; for arrays name a column for each coordinate")
-        declared: dict[str, Any] = {"max_per_unit": max_per_unit, "scale_memory": scale_memory}
-        declared["labels_public"] = labels_public
+        declared: Any = {"max_per_unit": max_per_unit, "scale_memory": scale_memory, "labels_public": labels_public}
         return cls(**to_arrays(Table(table, first_step=first_step, **declared, **columns)), **declared)
 
     @classmethod
@@ -229,8 +220,7 @@ class Trajectories(Log):
     def from_csv(cls, path: Path, **columns: Any) -> Self:
         """Read a CSV file with a header line; the keywords are those of `from_table`.
 
-        Every line is read by itself and every column is text, from which ids, labels and numbers are read row by row.
-        So a field holds no line break. A line with another number of fields is left out.
+        Every line is read by itself, so a field holds no line break. A line with another number of fields is left out.
         """
         return cls._from_files(path, is_csv=True, **columns)
 
@@ -244,12 +234,9 @@ class Trajectories(Log):
 
     def to_arrow(self) -> pa.Table:
         """The log as a long table: trajectory, step, (unit,) state_i, action_i, next_state_i, (scale_i,) and labels."""
-        from poolrl.data import arrow
+        from poolrl.data.arrow import long_table
 
-        parts = {"state": self.states, "action": self.actions, "next_state": self.next_states}
-        unit = {"unit": self.owner} if self.facts.has_units else {}
-        scale = {} if self.scale is None else {"scale": self.scale}
-        return arrow.long_table(parts | scale, unit, self.labels)
+        return long_table(self)
 
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
@@ -277,8 +264,7 @@ class ArrayRows(Generic[AnyProblem]):
     """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any.
 
     They are checked and counted block by block: small enough for a processor's cache, on all of its cores. Formulas see
-    each block coordinate by coordinate in memory (Fortran order). NumPy then works on long runs of numbers, where rows
-    of a few products would give it short ones.
+    each block coordinate by coordinate in memory (Fortran order), so that NumPy works on long runs of numbers.
     """
 
     problem: AnyProblem
@@ -292,10 +278,7 @@ class ArrayRows(Generic[AnyProblem]):
         return state, action, next_state
 
     def multiples(self, steps: slice, block: slice) -> tuple[row_rules.Row, row_rules.Row, BoolArray | bool]:
-        """Rows of some steps as formulas take them, what they were divided by, and where that was possible.
-
-        They are divided by their scale and by their label cell's share of the bound.
-        """
+        """Rows divided by scale and by their label cell's share of the bound, by what, and where that was possible."""
         row, problem = self.given(steps, block), self.problem
         divisor: FloatArray | None = None
         usable: BoolArray | bool = True
@@ -321,7 +304,7 @@ class ArrayRows(Generic[AnyProblem]):
         return (state, action, next_state), divisors, usable
 
     def broken_rule(self) -> row_rules.RowRule | None:
-        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
+        """The first rule that a row breaks, if any: bounds before all others, then by step.
 
         Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
         """
@@ -333,7 +316,6 @@ class ArrayRows(Generic[AnyProblem]):
         def look(block: slice) -> None:
             for steps, recording in runs:
                 row = self.given(steps, block)
-
                 found = [(False, rule, rule.held) for rule in row_rules.bound_rules(problem, row)]
                 if all(held.all() for _, _, held in found):
                     found = [(True, rule, held) for rule, held in zip(rules, recording(*row), strict=True)]
@@ -367,10 +349,7 @@ class ArrayRows(Generic[AnyProblem]):
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
     def crowds(self: ArrayRows[OutcomeProblem], edges: IntArray) -> IntArray:
-        """For each step, how many trajectories show j sides of their edges, i of them beyond: at j (k + 1) + i.
-
-        `edges` are (label cells, H, k).
-        """
+        """The tallies of `crowd_tallies`, (H, places), for edges (label cells, H, k)."""
         problem, size = self.problem, self.problem.outcome_dim + 1
 
         def places(recording: Recording, steps: slice, block: slice) -> IntArray:
@@ -388,14 +367,7 @@ class ArrayRows(Generic[AnyProblem]):
         recordings = self._recordings(side_formula(problem), TOGETHER_BANDS)
         return self._tallied(places, recordings, size * size, numbers=BLOCK_NUMBERS)
 
-    def _tallied(
-        self,
-        places: Callable[[Recording, slice, slice], IntArray],
-        recordings: Sequence[Recording],
-        size: int,
-        *,
-        numbers: int,
-    ) -> IntArray:
+    def _tallied(self, places: Places, recordings: Sequence[Recording], size: int, *, numbers: int) -> IntArray:
         """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
         counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), Lock()
         runs = _runs(recordings, max(1, MOST_PLACES // size))
@@ -473,10 +445,7 @@ def _runs(recordings: Sequence[Recording], most: int) -> list[Run]:
 
 
 def read_minari(dataset: minari.MinariDataset | str, **known: Any) -> Trajectories:
-    """A dataset, or the name of a local one, as a log: observations are states, actions are levels.
-
-    All episodes must have as many steps as the problem has. `known` goes to `Trajectories` (unit, scale, labels, ...).
-    """
+    """A dataset, or a local one's name, as a log of states and levels; `known` goes to `Trajectories` (unit, ...)."""
     if isinstance(dataset, str):
         import minari
 

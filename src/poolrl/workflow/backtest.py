@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.data.label_cells import comparable
+from poolrl.data.expressions import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.sales import SHUT, TWICE

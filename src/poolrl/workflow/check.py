@@ -14,8 +14,7 @@ import ibis.expr.types as ir
 import numpy as np
 
 from poolrl.data.counts import count_joint
-from poolrl.data.expressions import finite
-from poolrl.data.label_cells import comparable
+from poolrl.data.expressions import comparable, finite
 from poolrl.data.row_rules import bounds, part_divisors, usable_divisor
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table

@@ -1,16 +1,15 @@
 """A query on a log in DuckDB: one SELECT, first tried on empty tables, then run on the rows.
 
 A query that fails at rows may reveal one of them, so such a failure costs rho (`workflow/release_folder.py`). A fault
-of the query itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with
-no access to files. EXPLAIN would not do, because functions that read files would read them for it.
+of the query itself must be free. It is found on empty tables with the same columns, with no access to files. EXPLAIN
+would not do, because functions that read files would read them for it.
 
 A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
-counts do not, nor do queries that we write. So a file is attached to a database in memory, the answer is stored there,
-and the file is detached. Of a query of ours only the part that names a table of the file runs before that: `export`.
+counts do not. So a file is attached to a database in memory, the answer is stored there, and the file is detached. Of a
+query of ours only the part that names a table of the file runs before that: `export`.
 
-The certificate tells the views, macros and functions that a query can come through, and no others: these may hold what
-is nobody's business. Names decide which ones a query uses, so that too many may be told but never too few: one
-is in reach if its name stands anywhere in the query, or in what is in reach.
+The certificate tells the views, macros and functions that a query can come through, and no others: one is in reach if
+its name stands anywhere in the query, or in what is in reach. So too many may be told, but never too few.
 """
 
 from __future__ import annotations
@@ -28,27 +27,25 @@ import sqlglot
 
 from poolrl.data.ids import canonical
 from poolrl.data.sources.engine import RowError, interruptible, refused, refusing
-from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
+from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
 
+Database = duckdb.DuckDBPyConnection
 ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
 SCHEMAS = "poolrl_schema"
 # Names of catalogues that every database in memory has, and one that DuckDB gives to none.
 RESERVED = ("memory", "system", "temp", "main")
-# DuckDB's message when an interrupt signal comes while it works.
-INTERRUPTED = "Query interrupted"
-# Bytes of all definitions in reach, at most. They stand in every certificate.
-MOST_DEFINITIONS = 2**18
+INTERRUPTED = "Query interrupted"  # DuckDB's message when an interrupt signal comes while it works
+MOST_DEFINITIONS = 2**18  # bytes in reach; they stand in every certificate
 SCHEMA_FILE = "schema.sql"
 # What runs SQL that a query puts together, in DuckDB and in PostgreSQL. The names in it can then be anything.
 _RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql", "query_to_xml", "cursor_to_xml", "execute")
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
 _CREATED = re.compile(rf"CREATE (?P<kind>VIEW|MACRO|TABLE) (?:{_IDENTIFIER}\.)*(?P<name>{_IDENTIFIER})\s*[\s(]")
-# The only tables that compute something.
-_COMPUTED = "GENERATED ALWAYS AS"
+_COMPUTED = "GENERATED ALWAYS AS"  # the only tables that compute something
 
 
 @contextmanager
-def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(file: str, settings: dict[str, Any]) -> Iterator[Database]:
     """A connection, closed at the end. An interrupt signal while DuckDB works becomes KeyboardInterrupt."""
     with refusing("DuckDB", duckdb.Error):
         database = duckdb.connect(file, config=settings)
@@ -66,29 +63,19 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
             database.close()
 
 
-def attach(file: Path, database: duckdb.DuckDBPyConnection, name: str) -> None:
+def attach(file: Path, database: Database, name: str) -> None:
     """Add a file to a database in memory, to be read only. Its names are not in reach before `_keep_answer`."""
     with refusing("DuckDB", duckdb.Error):
         database.execute(f"ATTACH {quoted_text(str(file))} AS {quoted_name(name)} (READ_ONLY)")
 
 
-def catalogue_of(file: Path) -> str:
-    """The name by which a query may call a file: that of the file. For a link DuckDB uses the name of its target."""
-    name = file.resolve().stem
-    return "poolrl_file" if name.lower() in RESERVED else name
-
-
 def try_query(
-    query: str,
-    names: Collection[str],
-    empty: duckdb.DuckDBPyConnection,
-    inside: str | None = None,
-    export: str | None = None,
+    query: str, names: Collection[str], empty: Database, inside: str | None = None, export: str | None = None
 ) -> dict[str, str]:
     """The columns of a query and their types; refuses one that cannot give the named columns.
 
-    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first. The answer to
-    `export` is the table `log` of the query, which then sees nothing else of that catalogue.
+    `empty` has the tables without rows, in the catalogue `inside` if one is named. The answer to `export` is the table
+    `log` of the query, which then sees nothing else of that catalogue.
     """
     try:
         statements = duckdb.extract_statements(query)
@@ -107,7 +94,7 @@ def try_query(
     return found
 
 
-def columns_of(table: str, database: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def columns_of(table: str, database: Database) -> dict[str, str]:
     """The names and types of a table's columns."""
     return {name: kind for name, kind, *_ in database.execute(f"DESCRIBE {table}").fetchall()}
 
@@ -123,7 +110,7 @@ def plain_column(column: str, kind: str) -> str:
     return f'{quoted} COLLATE "binary" AS {quoted_name(column)}'
 
 
-def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
+def copy_log_without_rows(database: Database, empty: Database) -> None:
     """Make an empty table `log` with the same columns."""
     with refusing("DuckDB", duckdb.Error):
         kinds = [f"{quoted_name(name)} {kind}" for name, kind in columns_of("log", database).items()]
@@ -132,10 +119,8 @@ def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.Duc
 
 
 def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
-    """A file's tables, views and functions, without rows, in another file. Their SQL is written to `folder / SCHEMAS`.
-
-    Call it before the file is opened for its rows: closing this copy would release a lock on the file.
-    """
+    """A file's tables, views and functions, without rows, in another file. Their SQL goes to `folder / SCHEMAS`."""
+    # Called before the file is opened for its rows: closing this copy would release a lock on the file.
     copy = folder / "poolrl_empty.duckdb"
     with connected(":memory:", settings) as database, refusing("DuckDB", duckdb.Error):
         database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
@@ -146,7 +131,7 @@ def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Pat
     return copy
 
 
-def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
+def shut(database: Database) -> ibis.BaseBackend:
     """Forbid access to files and changes of settings from now on; the connection as an Ibis backend."""
     database.execute("SET enable_external_access = false")
     # Ibis changes settings itself, so they are locked after it.
@@ -156,16 +141,9 @@ def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
 
 
 def run_query(
-    query: str,
-    database: duckdb.DuckDBPyConnection,
-    expected: dict[str, str],
-    inside: str | None = None,
-    export: str | None = None,
+    query: str, database: Database, expected: dict[str, str], inside: str | None = None, export: str | None = None
 ) -> None:
-    """Store the answer, so that every count sees the same rows even if the query draws at random.
-
-    A failure from here on may be due to a row. That is so for other columns than without rows, too.
-    """
+    """Store one answer for all counts, even of a query that draws at random. A failure may be due to a row."""
     with refusing("DuckDB", duckdb.Error, RowError):
         _keep_answer(query, database, inside, export)
         kinds = columns_of(ANSWER, database)
@@ -173,9 +151,7 @@ def run_query(
         raise RowError("the query gives other columns, or columns of other types, than it gives without rows")
 
 
-def _keep_answer(
-    query: str, database: duckdb.DuckDBPyConnection, inside: str | None, export: str | None = None
-) -> None:
+def _keep_answer(query: str, database: Database, inside: str | None, export: str | None = None) -> None:
     """Store the answer to a query, and leave the catalogue for good whose names it, or its export, may use."""
     if export is not None:
         _store(EXPORT, export, database, inside)
@@ -185,7 +161,7 @@ def _keep_answer(
     _store(ANSWER, query, database, inside)
 
 
-def _store(table: str, query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
+def _store(table: str, query: str, database: Database, inside: str | None) -> None:
     rows = query.rstrip().rstrip(";")
     if ID_FUNCTION in query.lower():
         database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula()}")
@@ -225,12 +201,11 @@ def _missing_name(message: str, query: str) -> str:
     return f": it asks for {name!r}, which is not there"
 
 
-def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+def definitions_in_reach(query: str, folder: Path, database: Database) -> tuple[str, ...]:
     """The SQL that a query can come through, of the schema that was written to a folder.
 
-    `database` says which functions DuckDB has itself; call it before the names of a file are in reach. A macro's names
-    are looked up where it is called, and the file's own come first there. So with `ID_FUNCTION` in its query a file is
-    refused that has a function of that name, or of a name in it.
+    `database` says which functions DuckDB has itself, before the names of a file are in reach. A macro looks its names
+    up where it is called, so with `ID_FUNCTION` in its query a file is refused that has that name or one in it.
     """
     with refusing("DuckDB", duckdb.Error):
         functions = database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()

@@ -37,12 +37,8 @@ class NoRowsError(ValueError):
 
 def _through_bytes(encode: str, decode: str, *encoding: str) -> Callable[[ir.Column], ir.Column]:
     """From a text to its bytes and back, by two functions of an engine: the result has no collation."""
-
-    def plain(given: Any) -> Any: ...
-
-    def named(given: Any, encoding: Any) -> Any: ...
-
-    function, more = (named, ("string",)) if encoding else (plain, ())
+    function: Callable[..., Any] = (lambda given, encoding: None) if encoding else (lambda given: None)
+    more = ("string",) * len(encoding)
     there = ibis.udf.scalar.builtin(function, name=encode, signature=(("string", *more), "binary"))
     back = ibis.udf.scalar.builtin(function, name=decode, signature=(("binary", *more), "string"))
     return lambda text: back(there(text, *encoding), *encoding)
@@ -56,10 +52,7 @@ _BY_BYTES = {
 
 
 def by_bytes(rows: ir.Table, names: Iterable[str]) -> ir.Table:
-    """The rows with these texts as their bytes: by a collation of its table, a text may be equal to others.
-
-    BigQuery and Snowflake have collations too, which stay.
-    """
+    """The rows with these texts as their bytes: by a collation one may equal others. BigQuery and Snowflake keep it."""
     engine = engine_of(rows)
     if engine is None or engine.name not in _BY_BYTES:
         return rows

@@ -1,4 +1,7 @@
-"""Log files: which ones a path names, and how DuckDB reads them, so that no line decides how another is read."""
+"""Log files: which ones a path names, and how DuckDB reads them, so that no line decides how another is read.
+
+Names and texts of all our SQL are quoted here too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from poolrl.data.sources.sql import quoted_name, quoted_text, sql_list
+# A function for queries that put ids together from several columns: it brings one of them into one spelling.
+ID_FUNCTION = "poolrl_id"
+
+
+def quoted_name(name: str) -> str:
+    """A name, quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    """A text, quoted for SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_list(values: Sequence[str]) -> str:
+    """Texts as a list of SQL."""
+    return "[" + ", ".join(quoted_text(value) for value in values) + "]"
 
 
 def files_in(where: Path) -> list[Path]:
@@ -33,7 +52,7 @@ def files_in(where: Path) -> list[Path]:
 def files_of(where: Path) -> tuple[list[str], bool]:
     """The files of a source, and whether they are CSV by their names."""
     files = files_in(where)
-    names = complete_paths(files)
+    names = [str(path.resolve()) for path in files]
     if all(path.suffix in (".parquet", ".pq") for path in files):
         return names, False
     if all(".csv" in path.suffixes for path in files):
@@ -41,26 +60,18 @@ def files_of(where: Path) -> tuple[list[str], bool]:
     raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one format")
 
 
-def complete_paths(files: Sequence[Path]) -> list[str]:
-    """Complete paths, without links."""
-    return [str(path.resolve()) for path in files]
-
-
 def parquet_reader(where: Path, files: Sequence[str]) -> str:
     """Rows of Parquet files, columns by name."""
-    # In a folder, names of subfolders like year=2025 are columns. They are text, because one name must not decide how
-    # another is read.
+    # Subfolders like year=2025 are columns of text, because one name must not decide how another is read.
     hive = "true, hive_types_autocast=false" if where.is_dir() else "false"
     return f"SELECT * FROM read_parquet({sql_list(files)}, union_by_name=true, hive_partitioning={hive})"
 
 
-# Bytes of a header line, at most. A file without lines would be read to its end.
-LONGEST_HEADER = 2**20
+LONGEST_HEADER = 2**20  # bytes of a header line, at most. A file without lines would be read to its end
 _GZIP = 16 + zlib.MAX_WBITS
 # Bytes of a line, at most. A longer one is left out: one unit's text must not decide how long a fit takes.
 LONGEST_LINE = 2**16
-# DuckDB has a limit too, but judges a line at that limit by its place. So our limit, which sees the line alone, is the
-# lower one. Between them, lines are read and then left out.
+# DuckDB judges a line at its own limit by its place. So ours, which sees the line alone, is the lower one.
 _LINE_LIMIT = 2 * LONGEST_LINE
 # DuckDB would choose its buffer by a line's size, and read slowly. A power of two: with a size that is no multiple of
 # 64, DuckDB loses lines that lie across the end of a buffer.
@@ -110,8 +121,7 @@ def line_count(files: Sequence[str]) -> int:
 def as_utf8(files: Sequence[str], form: CsvFormat, folder: Path) -> tuple[list[str], CsvFormat, bool]:
     """The files as UTF-8, copied into a private folder if they are not; how they are written; whether that succeeded.
 
-    DuckDB refuses a whole file of latin-1 where one byte lies in 128 .. 159. So one row would decide about all of them.
-    Nothing fails here, because this is before a query sees rows.
+    DuckDB refuses a whole file of latin-1 for one byte in 128 .. 159. Nothing fails here, before a query sees rows.
     """
     if form.encoding == "utf-8":
         return list(files), form, True
@@ -134,11 +144,8 @@ def _bytes_of(file: str) -> BinaryIO:
 def csv_reader(files: Sequence[str], form: CsvFormat = COMMAS) -> str:
     """Rows of CSV files, every column as text, every line read by itself.
 
-    A usual reader lets one line decide how others are read: an open quote swallows all later lines, and a guessed type
-    changes values that do not fit it. One unit would then change the rows of others.
-
-    Each byte 10 and each byte 13 ends a line, whatever stands beside it. DuckDB's own guess for files with both would
-    take 13 13 10 as one end and the start of the next line.
+    By a usual reader one unit changes the rows of others: an open quote swallows all later lines, and a guessed type
+    changes values that do not fit it. Each byte 10 and each byte 13 ends a line, whatever stands beside it.
     """
     by_header: dict[tuple[str, ...], list[str]] = {}
     for file in files:

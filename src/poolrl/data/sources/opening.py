@@ -1,10 +1,7 @@
 """Where a log is: files, a DuckDB file or a PostgreSQL server, each opened as a table that stays there.
 
-    sales.csv   log.parquet   folder/   logs/*.parquet      files; a query sees them as the table `log`
-    shop.duckdb                                             needs a query
-    postgresql://user@host/shop                             needs a query, and the extra poolrl[postgres]
-
-A database's message about a failed query may quote the log. So only the kind of error is repeated.
+A query sees files as the table `log`. A database's message about a failed query may quote the log. So only the kind of
+error is repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
 from poolrl.data.sources.engine import Answer, RowError, Source, interruptible, refusing
-from poolrl.data.sources.sql import quoted_name, sql_list
+from poolrl.data.sources.log_files import quoted_name, sql_list
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -72,32 +69,27 @@ def open_source(
 
     Columns that no count uses may be taken `also`, as they are. An answer that is no log has these columns alone.
     `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
-    the file's own names. Other files must have the columns that the query `reads`, as far as they are known.
-    `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
-    the query's answer.
+    the file's own names. Other files must have the columns that the query `reads`. `before_rows` is called if a query
+    is about to see rows while the log is opened: DuckDB stores its answer.
     """
     wanted = _Wanted(columns, also)
     if source.startswith(POSTGRES):
-        with _open_postgres(source, _needed(query, "a PostgreSQL server"), wanted) as opened:
-            yield opened
+        yield from _open_postgres(source, _needed(query, "a PostgreSQL server"), wanted)
         return
     where = folder / Path(source).expanduser()
     if where.suffix in DUCKDB_ENDINGS:
-        with _open_database(where, _needed(query, "a DuckDB file"), wanted, export, before_rows) as opened:
-            yield opened
+        yield from _open_database(where, _needed(query, "a DuckDB file"), wanted, export, before_rows)
         return
     files, is_csv = log_files.files_of(where)
-    with _open_files(where, files, csv if is_csv else None, wanted, query, reads, before_rows) as opened:
-        yield opened
+    yield from _open_files(where, files, csv if is_csv else None, wanted, query, reads, before_rows)
 
 
 @contextmanager
 def open_columns(path: str, columns: Columns, *, is_csv: bool) -> Iterator[Source]:
     """The named columns of files, whatever these are called: as `open_source` reads them."""
     where, form = Path(path).expanduser(), log_files.COMMAS if is_csv else None
-    files = log_files.complete_paths(log_files.files_in(where))
-    with _open_files(where, files, form, _Wanted(columns, ()), None, (), lambda: None) as opened:
-        yield opened
+    files = [str(path.resolve()) for path in log_files.files_in(where)]
+    yield from _open_files(where, files, form, _Wanted(columns, ()))
 
 
 @contextmanager
@@ -107,14 +99,14 @@ def _spilling() -> Iterator[tuple[Path, dict[str, Any]]]:
         yield Path(spill), DUCKDB_SETTINGS | {"temp_directory": spill}
 
 
-@contextmanager
 def _open_database(
     where: Path, query: str, wanted: _Wanted, export: str | None, before_rows: Callable[[], object]
 ) -> Iterator[Source]:
     """The answer to a query on a DuckDB file."""
     if not where.is_file():
         raise FileNotFoundError(f"there is no file {where}")
-    name = queries.catalogue_of(where)
+    stem = where.resolve().stem  # by which a query may call it; for a link DuckDB uses the name of its target
+    name = "poolrl_file" if stem.lower() in queries.RESERVED else stem
     with _spilling() as (spill, settings):
         with queries.connected(":memory:", settings) as empty:
             queries.attach(queries.copy_without_rows(where, spill, DUCKDB_SETTINGS), empty, name)
@@ -128,15 +120,14 @@ def _open_database(
             yield Source(_table(backend, database, wanted, name=queries.ANSWER, text_numbers=False), definitions)
 
 
-@contextmanager
 def _open_files(
     where: Path,
     files: list[str],
     csv: log_files.CsvFormat | None,
     wanted: _Wanted,
-    query: str | None,
-    reads: Sequence[str],
-    before_rows: Callable[[], object],
+    query: str | None = None,
+    reads: Sequence[str] = (),
+    before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
     """Files, or the answer to a query on them. Without a `csv` format they are Parquet files."""
     with _spilling() as (spill, settings), queries.connected(":memory:", settings) as database:
@@ -144,8 +135,18 @@ def _open_files(
         if csv is not None:
             files, csv, whole = log_files.as_utf8(files, csv, spill)
         reader = log_files.parquet_reader(where, files) if csv is None else log_files.csv_reader(files, csv)
-        _make_log(database, where, files, reader)
-        _require_read(reads, list(queries.columns_of("log", database)), (csv or log_files.COMMAS).delimiter)
+        try:
+            # Other files are out of reach from now on.
+            database.execute(f"SET allowed_paths = {sql_list(files)}")
+            database.execute(f"CREATE VIEW log AS {reader}")
+        except duckdb.Error:
+            what = "a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
+            raise ValueError(f"{where} is not {what}") from None
+        header = {name.casefold(): name for name in queries.columns_of("log", database)}
+        for name in reads:
+            if name.casefold() not in header:  # DuckDB does not tell names by their case
+                between = repr((csv or log_files.COMMAS).delimiter)
+                raise ValueError(missing_column(name, list(header.values()), between))
         if query is not None:
             with queries.connected(":memory:", settings) as empty:
                 queries.copy_log_without_rows(database, empty)
@@ -164,13 +165,10 @@ def _open_files(
 def count_lines(source: str, folder: Path) -> int | None:
     """How many lines the CSV files of a source have behind their headers; None if it has no such files."""
     where = folder / Path(source).expanduser()
-    if source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS:
-        return None
-    files, is_csv = log_files.files_of(where)
-    if not is_csv:
-        return None
+    is_database = source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS
+    files, is_csv = ([], False) if is_database else log_files.files_of(where)
     try:
-        return log_files.line_count(files)
+        return log_files.line_count(files) if is_csv else None
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{where} cannot be read to its end") from None
 
@@ -181,32 +179,8 @@ def _needed(query: str | None, what: str) -> str:
     return query
 
 
-def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
-    """Give the files the name `log`, and forbid access to other files."""
-    try:
-        database.execute(f"SET allowed_paths = {sql_list(files)}")
-        database.execute(f"CREATE VIEW log AS {reader}")
-    except duckdb.Error:
-        raise ValueError(
-            f"{where} is not a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
-        ) from None
-
-
-def _require_read(reads: Sequence[str], header: list[str], delimiter: str) -> None:
-    """Refuse a header without columns that a query reads. DuckDB does not tell names by their case."""
-    known = {name.casefold() for name in header}
-    for name in reads:
-        if name.casefold() not in known:
-            raise ValueError(missing_column(name, header, f"{delimiter!r}"))
-
-
 def _table(
-    backend: ibis.BaseBackend,
-    database: duckdb.DuckDBPyConnection,
-    wanted: _Wanted,
-    *,
-    name: str,
-    text_numbers: bool,
+    backend: ibis.BaseBackend, database: queries.Database, wanted: _Wanted, *, name: str, text_numbers: bool
 ) -> ir.Table:
     """The wanted columns of a table. Numbers given as text are read row by row; ids and labels are not."""
 
@@ -263,12 +237,11 @@ SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN fu
 """
 
 
-@contextmanager
 def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]:
     """The answer to a query, as a table that stays on the server.
 
-    Query and counts are one statement, and so find functions along one search path. A function in a schema of that path
-    may have the name of PostgreSQL's own and fit the counts better. A server where one could is refused.
+    Query and counts are one statement, and so find functions along one search path. A server is refused where a
+    function on that path has the name of one of PostgreSQL's own and may fit the counts better.
     """
     try:
         import psycopg

@@ -5,11 +5,9 @@ sales" is known: if less was sold than there should have been (spoilt, stolen, m
 the sales.
 
 A week of a shop is there if a row names the shop and one of the days that count, whatever else its rows say. So shop
-and date are read in a way that cannot fail: a date outside four centuries counts as missing, and Monday is found by
-subtraction. A row that names no shop or no such day belongs to no week. A field that a week lacks, has twice or has in
-words is unobserved (NULL). So no row decides whether a week counts. Nor does it decide what is read of another week,
-but for the scale "same weekday, last m weeks": that is a mean over the m calendar weeks before, which
-`SalesTable.memory` counts.
+and date are read in a way that cannot fail. A field that a week lacks, has twice or has in words is unobserved (NULL).
+So no row decides whether a week counts, or what is read of another week, but for the scale "same weekday, last m
+weeks": that is a mean over the m calendar weeks before, which `SalesTable.memory` counts.
 """
 
 from __future__ import annotations
@@ -17,19 +15,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
-from poolrl.data.sources.sql import ID_FUNCTION, quoted_name, quoted_text
+from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# The column of each label in the query.
-LABEL_COLUMN = "label_{}"
-# The largest number that is read. Sums of thousandths of such numbers are exact.
-LARGEST_READ = 10**12
+LABEL_COLUMN = "label_{}"  # the column of each label in the query
+LARGEST_READ = 10**12  # the largest number that is read. Sums of thousandths of such numbers are exact
 # Columns that are read as yes and no; others are numbers. A row is unobserved if one of them cannot be read.
 FLAGS = ("open", "stock_out")
-# Other reasons why a row is unobserved.
-TWICE, SHUT = "double rows", "closed"
-# Counts of rows on which the shelf ran out, of those of them with stock left, of rows that sold all, and of those of
-# them that did not run out.
+TWICE, SHUT = "double rows", "closed"  # other reasons why a row is unobserved
+# Counts of rows on which the shelf ran out, of these with stock left, of rows that sold all, of these without a flag.
 FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 
 
@@ -80,8 +74,7 @@ def sales_query(
 ) -> str:
     """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
-    In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With
-    `explained` a column `why` says what was wrong with a row, for the data holder's eyes.
+    `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row.
     """
     named = {LABEL_COLUMN.format(name): column for name, column in labels.items()}
     carried = list(named)
@@ -226,8 +219,7 @@ def _cells(sales: SalesExport, labels: list[str]) -> str:
 def _nothing_happened(sales: SalesExport, labels: list[str], step_labels: list[str]) -> str:
     """A row stands for itself and for the days after it in its week that have none: no delivery, no sale.
 
-    The first days of a week have no row before them in it, and stay unobserved. So do days whose label or scale only a
-    row could tell.
+    Days before the first row of a week stay unobserved. So do days whose label or scale only a row could tell.
     """
     changed = {"opening": "remaining", "order_up_to": "remaining", "sales": "0 * sales"}
     unknown = ["scale"] if "scale" in readings(sales) else []

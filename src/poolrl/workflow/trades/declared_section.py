@@ -150,7 +150,7 @@ class DeclaredFacts(ProblemSection):
     def query(self, config: Config, *, explained: bool) -> str:
         """SQL that gives states, actions and next states of every row, each from its own fields."""
         # Here, because engines take long to import.
-        from poolrl.data.sources.sql import quoted_name as quoted
+        from poolrl.data.sources.log_files import quoted_name as quoted
 
         log = config.log
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
