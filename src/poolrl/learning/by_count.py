@@ -2,10 +2,9 @@
 
     Q_h(n, a) = mean over outcomes ξ of r_h(n, a, ξ) + V_{h+1}(f_h(n, a, ξ)),    V_h(n) = max_a Q_h(n, a)
 
-Counts are few, so values need no approximation, and a second, finer look finds the best action between two of an axis.
-Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
-The outcomes of a step are read off their laws at the same shares of each. That is exact where rewards and next counts
-are sums of functions of single outcomes, as in all problems of this package, and highest bids do rise together.
+A second, finer look finds the best action between two of an axis. Outcomes of a step are read off their laws at the
+same shares of each: exact where rewards and next counts are sums of functions of single outcomes, as in all problems of
+this package. Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
 """
 
 from __future__ import annotations

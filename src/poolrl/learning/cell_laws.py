@@ -1,23 +1,19 @@
 """The laws of every cell: what demand and past order levels are like there, by their shapes and by all other cells.
 
-Outcome and cut-off level censor each other. So their laws are found in turn, each given the other (three times are
-enough), and the weights of the dictionary's laws by all cells together (empirical Bayes). A cell's law is located with
-weight w, else uniform or zero. A located law has a shape, of weight q, and a log-mean
+Outcome and cut-off level censor each other. So their laws are found in turn, each given the other, and the weights of
+the dictionary's laws by all cells together (empirical Bayes). A cell's law is located with weight w, else uniform or
+zero. A located law has a shape, of weight q, and a log-mean
 
     m ~ N( μ + Σ_f e_f[value of factor f in the cell],  τ² ),      e_f ~ N(0, τ_f²)
 
-where the factors are the step, the coordinate and each label. Everything but the cell's own law is shared: w, q, μ, the
-effects and their spreads. They are found in turn, each from its likelihood on the grid of log-means, given the others.
-So a thousand thin cells say together what none could say alone.
+where the factors are the step, the coordinate, each label, and pairs of them. Everything but the cell's own law is
+shared, and found in turn. So a thousand thin cells say together what none could say alone.
 
-A few days in a hundred on which nothing happens (a holiday, a closed shop) are too few to be seen in one shop's trees.
-But all cells of a step together show them: their first leaves hold more than their laws explain. That part is taken out
-of the trees, the rest is explained by its shape, and the part is put back at zero:
+A few days on which nothing happens (a holiday) are too few to be seen in one shop's trees. But in all cells c of a step
+h together the first leaves hold more than their laws explain, which is e_c. That part z_h is taken out of the trees,
+and put back at zero (`idle_shares`):
 
     seen first leaf ≈ n_c ((1 − z_h) e_c + z_h S_G(0)),   so   z_h = Σ_c (seen − n_c e_c) / Σ_c n_c (S_G(0) − e_c)
-
-over the cells c of step h, where e_c is the share that the law of all other days expects there, and S_G(0) the chance
-that a zero is seen at all. Only what clearly exceeds noise and sampling counts.
 """
 
 from __future__ import annotations

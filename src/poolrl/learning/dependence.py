@@ -1,17 +1,14 @@
 """Do orders follow demand? A test on joint counts of order-up-to levels and of what they showed.
 
-Kaplan-Meier takes outcomes to be independent of the levels that cut them off. Counts of outcomes alone cannot test
-that: whatever they are, independent levels explain them too (Tsiatis 1975). Joint counts can. A row whose level is at
-least t always shows whether its outcome is below t. So two rows whose levels are at least t can be compared at t:
+Kaplan-Meier takes outcomes to be independent of the levels that cut them off, and outcomes alone cannot test it
+(Tsiatis 1975). But two rows of one label cell, step and coordinate can be compared at an edge t that both levels reach:
 
     pairs        one outcome is below t, the other one is not
-    agreeing     ... and the row whose outcome is beyond t has the higher level
-    disagreeing  ... and it has the lower level
+    agreeing     ... and the row whose outcome is beyond t has the higher level;   disagreeing   ... the lower level
 
-    effect = (agreeing − disagreeing) / pairs               Somers' D
+    effect = (agreeing − disagreeing) / pairs               Somers' D, summed over all edges t between bands
 
-Pairs are taken within one label cell, step and coordinate only, at every edge t between bands, and summed. The rows of
-a pair stand in different cells, whose noises are independent. So noise leaves every sum right on average.
+The rows of a pair stand in different cells, whose noises are independent. So noise leaves every sum right on average.
 """
 
 from __future__ import annotations

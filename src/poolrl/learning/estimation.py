@@ -1,22 +1,17 @@
-"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier.
+"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier. All is post-processing.
 
-Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
-Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
+Much noise leaves the shape, little noise the tree, and σ² = 0 plain Kaplan-Meier on the bins. As ρ → 0 the result
+becomes the public prior, which is uniform between the outcome's bounds.
 
-*Rounds of a season* are alike, until they show that they are not. One round has few rows, and the best bid of a noisy
-law is too often the best of its noise. So the trees of all steps are added up, and tell the law F of the season, also
-without noise: rows are a sample. A step has this law at a size of its own, with τ learned from all steps:
+*Rounds of a season* are alike, until they show that they are not: one round has few rows. The trees of all steps, added
+up, tell the law F of the season. A step has it at a size of its own, with τ learned from all steps, as far as it
+explains the steps as well as laws of their own do (`shared_part`):
 
     F_h(x) = F(x e^{−m_h}),    m_h ~ N(0, τ²)
 
-The rest of a step is learned around that law. A season of rounds that differ much is wider than each of them. So it
-counts as far as it explains the trees of the steps as well as laws of their own do (`shared_part`).
-
-*Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). At each
-price that was tried the share of those who did not buy estimates F(price), and F cannot fall: the most likely law is
-the isotonic regression of these shares (Ayer et al. 1955). It converges slowly, at n^(−1/3). So it only corrects the
-law that the dictionary's shapes explain, from few bins to many, as far as noise and sampling allow. Where no price was
-tried, that law remains. Prices must not follow values that only the seller knows.
+*Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). The share of
+those who did not buy estimates F(price), and F cannot fall: isotonic regression (Ayer et al. 1955). It converges at
+n^(−1/3). So it only corrects the law of the shapes. Prices must not follow values that only the seller knows.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ With demand D_h on equal bins and order-up-to levels y on their edges, for each 
 
     G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = min { G_h(y) : y ≥ x },    V_{H+1} = 0
 
-Unmet demand is lost, or waits and is ordered at once: both leave nothing for tomorrow. So the plan is the same. A cost
-is that of one trajectory which begins with empty shelves. With a scale it is a multiple of it: step h counts as much as
-its public profile says.
+Unmet demand is lost, or waits and is ordered at once: both leave nothing for tomorrow, so the plan is the same. A cost
+is that of one trajectory from empty shelves. With a scale it is a multiple: step h counts as its public profile says.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     model = Pool(rho=1.0).model(problem, log)      # pays, once
     policy = model.plan(other_problem)             # other costs, lower bounds, another horizon: post-processing
 
-A model is the estimated law of outcomes of every label cell, step and coordinate, with the guarantee under which it was
-learned. A policy that was planned on outcomes carries its model (`PrivateModel.of`).
+A policy that was planned on outcomes carries its model (`PrivateModel.of`).
 """
 
 from __future__ import annotations

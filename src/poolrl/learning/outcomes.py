@@ -1,9 +1,7 @@
 """Distributions of outcomes: how finely they are released, and what a plan knows of them (`estimation` learns them).
 
-Below the levels that shops tried, demand is seen. Above them it is not, and no amount of data tells it. The few rows
-that reach further are no sample: most of them had stock left over from a slow day. So the explored range ends where
-fewer than one slot in ten looked further, and beyond it the law goes on by its shape: as the lognormal law that best
-continues what was seen.
+Above the levels that shops tried, demand is not seen, and the few rows that reach further are no sample. So the law
+goes on by its shape where fewer than one slot in ten looked further (docs/departures.md, 27).
 """
 
 from __future__ import annotations

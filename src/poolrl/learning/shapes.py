@@ -1,20 +1,16 @@
 """A public dictionary of laws, the shapes that demand usually has at every size, and how well each explains the trees.
 
-A law is a distribution between the outcome's public bounds, in shares of the bound. Most laws are *located*: a shape
-(family and relative spread) with its mean on an even grid of log-means. Two laws have no size of their own: uniform
-between the bounds, which is the public prior, and always zero, as on days when the shop is closed.
+A law is a distribution in shares of the outcome's bound. A *located* one is a shape (family and relative spread) with
+its mean on an even grid of log-means. Two have no size: uniform, which is the public prior, and always zero.
 
-A cell is one (label cell, step, coordinate). With n slots, outcomes of law D and cut-off levels of law G,
+In a cell (label cell, step, coordinate) with n slots, outcomes of law D and cut-off levels of law G,
 
     expected seen leaves  n D(i) S_G(i),   expected cut leaves  n G(i) S_D(i),   S(i) = P(beyond bin i) + half of bin i
 
-Where a row only shows on which side of a tried value the outcome lies (current status), both kinds of leaves stand at
-that value: n G(i) (1 − S_D(i)) and n G(i) S_D(i).
-
-Nodes are sums of leaves plus noise of variance v, so the best linear estimate of the leaves is Gaussian with covariance
-v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no
-law fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit accidents of the log.
-Leaves beyond the explored range say nothing: those who looked there did so for a reason.
+Where a row only shows on which side of a tried value the outcome lies (current status), both kinds stand at that value:
+n G(i) (1 − S_D(i)) and n G(i) S_D(i). Nodes are sums of leaves (A) plus noise of variance v. So the best linear
+estimate of the leaves has covariance v (AᵀA)⁻¹. Slots are a sample, which adds n p(i), and no law fits exactly, which
+adds a share of (n p(i))²: a law must not fit accidents of the log.
 """
 
 from __future__ import annotations

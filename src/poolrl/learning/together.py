@@ -1,17 +1,15 @@
 """How far products sell much or little together: one number for all of them, from released sums of pairs.
 
-The public law of demand that moves together is a common cause (the one-factor Gaussian copula). At a step, product i
-sells the quantile Φ(z_i) of its own law, where
+A common cause f (the one-factor Gaussian copula): at a step product i sells the quantile Φ(z_i) of its own law, where
 
-    z_i = √r f + √(1 − r) e_i          f is the same for all products: weather, a holiday nobody declared
+    z_i = √r f + √(1 − r) e_i
 
-so that every two products have the correlation r. Each law stays as it was learned. A pair is beyond its edges, below
-them, or mixed. With T pairs in all, of which P are beyond and M below, and a share p of products beyond their edges,
+so that every two products have the correlation r. With T pairs, of which P are beyond their edges and M below, and a
+share p of products beyond their edges, the right side grows with r, so it is solved for r:
 
-    (2P + 2M − T) / T = (2p − 1)² + 4 (Φ₂(p, p; r) − p²)
+    (2P + 2M − T) / T = (2p − 1)² + 4 (Φ₂(p, p; r) − p²),     Φ₂(p, p; r) the chance that both are beyond
 
-Φ₂ is the chance that both are beyond. The right side grows with r, so it is solved for r. Edges near the middle of each
-law say most, and make an error in p matter least. Everything here is post-processing.
+Edges near the middle of each law say most, and make an error in p matter least. Everything here is post-processing.
 """
 
 from __future__ import annotations

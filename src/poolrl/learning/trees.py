@@ -1,9 +1,8 @@
 """From noisy trees to consistent, non-negative masses, and from masses to distributions by Kaplan-Meier on bins.
 
-Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, from the cell's
-total, which is public or estimated from the roots, each parent's mass is split between its children. A noise-dominated
-split is moved towards the split that the cell's law expects (`shapes`). The size of this move is learned from the
-released numbers too (empirical Bayes), at no cost in ρ.
+Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, each parent's mass
+is split between its children, and a noise-dominated split is moved towards that of the cell's law (`shapes`), as far as
+the released numbers themselves say (empirical Bayes).
 """
 
 from __future__ import annotations

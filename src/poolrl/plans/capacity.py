@@ -1,12 +1,12 @@
 """Products that share a shelf, a room or cash: Σ_i v_i y_i ≤ C on every step, with a certified gap.
 
-A price μ_h ≥ 0 for what stands on the shelf takes the products apart (Lagrange). Each then has its own programme, and
+A price μ_h ≥ 0 for what stands on the shelf takes the products apart (Lagrange), and for every μ
 
     L(μ) = Σ_i V_i(μ) − Σ_h μ_h C_h  ≤  the least cost of any policy that keeps to the capacity
 
-for every μ, because such a policy pays no more than μ_h C_h for its room. The best μ is found by ascent: the slope of L
-is the expected use of room minus C. The plan follows the products' own values: at each step it looks for the one price
-at which today's orders just fit. Its cost on simulated paths, beside the bound, is the certified gap.
+because such a policy pays no more than μ_h C_h for its room. The best μ is found by ascent: the slope of L is the
+expected use of room minus C. At each step the plan takes the one price at which today's orders just fit. Its cost on
+simulated paths, beside the bound, is the certified gap.
 """
 
 from __future__ import annotations

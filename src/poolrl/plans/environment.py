@@ -3,11 +3,9 @@
     ModelEnv(model, operations)                       a shop as it is: packs, fixed costs, deliveries
     ModelEnv(model, depot)                            any problem on the model, by its own formulas
 
-An action of a shop is a level for each product, as a share of the highest one: order up to it. Orders become what the
-shop can place: whole packs, at least the minimum, nothing without a delivery. An action of another problem is a point
-of what the state allows, as shares from the lowest to the highest. The observation is the state in shares of its
-bounds, and which step it is. The reward is minus the cost of the step. Outcomes come from the laws of the model, so an
-agent can learn nothing that was not released.
+An action of a shop is a level for each product, as a share of the highest one; orders become what the shop can place.
+An action of another problem is a point of what the state allows, as shares from the lowest to the highest. The
+observation is the state in shares of its bounds, and the step. The reward is minus the cost of the step.
 """
 
 from __future__ import annotations

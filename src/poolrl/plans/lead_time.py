@@ -1,22 +1,18 @@
 """Orders that arrive L steps later, of one product at a time, in a cycle without discount.
 
-*Unmet demand is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed
-now arrives in L steps:
+*Unmet demand is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}:
 
     V(x, q) = h E(x − D)⁺ + b E(D − x)⁺ + min_z { K [z > 0] + c z + E V′((x − D)⁺ + q_1, q_2, ..., q_{L−1}, z) }
 
-(with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly, by relative
-values with MacQueen's bounds. Otherwise the plan is capped base stock: order up to S of all that is there or on its
-way, but at most r (Xin 2021). S and r of every step are chosen on simulated paths of the model.
+(with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly. Otherwise
+the plan is capped base stock: order up to S of all that is there or on its way, but at most r (Xin 2021), both chosen
+on simulated paths of the model.
 
-*Unmet demand waits.* The position alone counts: what is there and on its way, minus what waits. An order of now shows
-in L steps, when the demand of L + 1 steps has come off it. With y the position after an order and c, K its costs,
+*Unmet demand waits.* The position p alone counts: what is there and on its way, minus what waits. An order of now shows
+in L steps, when the demand of L + 1 steps has come off it. So the programme is exact on its lattice whatever L is:
 
     G_h(y) = E[ h (y − D_{h..h+L})⁺ + b (D_{h..h+L} − y)⁺ ]
     V_h(p) = min { K [y > p] + c (y − p) + G_h(y) + E V_{h+1}(y − D_h) : y ≥ p }
-
-The state is one number whatever L is, so the programme is exact on its lattice. Without a fixed cost the best rule is a
-level for each step, with one it is (s, S).
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """The best orders of each product by itself: fixed costs, packs, spoilage, deliveries, a week that repeats for ever.
 
-The model's laws of demand stand on a lattice of stocks, in units: 0, w, 2w, ... for every column (label cell and
-product) and step. Where orders are packs, a pack is a whole number of lattice steps, and whole units stay whole.
-P(D = j w) is the mass that the law has nearest to j w. With stock x on the lattice, orders q that the shop can place,
-demand D and θ the share that spoils,
+For every column (label cell and product) and step, P(D = j w) is the mass that the model's law has nearest to j w. A
+pack is a whole number of lattice steps w. With stock x, orders q that the shop can place, and θ the share that spoils,
 
     G_h(y) = h E(y − D)⁺ + b E(D − y)⁺ + β E V_{h+1}((1 − θ)(y − D)⁺)
     V_h(x) = min { G_h(x),  K + c q + G_h(x + q)  for every order q > 0 that can be placed }
 
-After the last step V is −salvage · x, or V_1 again in a cycle. A cycle is solved round by round. The best average cost
-lies between the least and the largest difference of V_1 before and after one more round (MacQueen's bounds), over all
-stocks that orders can reach. With a discount the same differences bound what is left to change.
+After the last step V is −salvage · x, or V_1 again in a cycle (`solve_cycle`).
 """
 
 from __future__ import annotations
