@@ -47,19 +47,14 @@ def continued(
     end = looked_at(tried, least).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
     shares = seen * priors.POINTS
-    places = _quantiles(below, edges, shares)
-    usable = (
-        (seen > priors.LEAST_SEEN)
-        & (seen < priors.MOST_SEEN)
-        & (places.min(axis=1) > 0)[:, None]
-        & (end < bins)[:, None]
-    )
+    places = np.stack([np.interp(wanted, law, edges) for wanted, law in zip(shares, below, strict=True)])
+    usable = (seen > priors.LEAST_SEEN) & (seen < priors.MOST_SEEN)
+    usable &= (places.min(axis=1) > 0)[:, None] & (end < bins)[:, None]
     e, x = edges[np.where(usable, end[:, None], 1)], np.where(usable, places, edges[1] / 2)
     z_e = ndtri(np.where(usable, seen, 0.5))
     rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), sign * np.log(e / x)
-    spread = (
-        sign * np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), priors.NARROWEST, priors.WIDEST)[:, None]
-    )
+    slope = (rises * widths).sum(axis=1, keepdims=True) / (rises**2).sum(axis=1, keepdims=True)
+    spread = sign * np.clip(slope, priors.NARROWEST, priors.WIDEST)
     with np.errstate(divide="ignore"):
         tail = ndtr(np.log(edges / e) / spread + z_e)
     beyond = usable & (np.arange(bins + 1) > end[:, None])
@@ -67,15 +62,6 @@ def continued(
     # Demand is at most the bound, so what the tail has beyond it stands in the last bin.
     below[:, -1] = 1.0
     return np.diff(below, axis=-1)
-
-
-def _quantiles(below: FloatArray, edges: FloatArray, shares: FloatArray) -> FloatArray:
-    """Where distribution functions (cells, F + 1) on the edges reach shares (cells, P), linear between edges."""
-    upper = np.stack([(below < share[:, None]).sum(axis=-1) for share in shares.T], axis=-1)
-    upper = np.clip(upper, 1, below.shape[-1] - 1)
-    low, high = np.take_along_axis(below, upper - 1, -1), np.take_along_axis(below, upper, -1)
-    part = np.clip((shares - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    return edges[upper - 1] + part * (edges[upper] - edges[upper - 1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +112,16 @@ class OutcomeDistribution:
     left: FloatArray | None = None  # (2, *labels, H, k) mean of what was left, and its error, if it was released
     higher: bool = False  # whether outcomes are seen above the levels that were tried, and not below
     variance: float = 0.0  # of every noisy count that it was learned from
+
+    @property
+    def tops(self) -> FloatArray:
+        """Where the laws end, (*labels, k)."""
+        return np.asarray(self.points[..., -1] + self.points[..., 0])
+
+    @property
+    def by_cell(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (C, H, k, B) and points (C, k, B) of the label cells, one after another."""
+        return self.weights.reshape(-1, *self.weights.shape[-3:]), self.points.reshape(-1, *self.points.shape[-2:])
 
     @property
     def explored(self) -> FloatArray:
