@@ -28,15 +28,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning import priors
-from poolrl.learning.shapes import (
-    UNIFORM,
-    Laws,
-    Observed,
-    SingleArray,
-    dictionary,
-    expected_shares,
-    log_likelihoods,
-)
+from poolrl.learning.shapes import UNIFORM, Laws, Observed, SingleArray, dictionary, expected_shares, log_likelihoods
 from poolrl.learning.trees import Cells, consistent_masses, refined
 
 TURNS = 3
@@ -76,9 +68,8 @@ def explain(
 ) -> CellLaws:
     """The laws that explain the trees of cells.
 
-    `steps` (cells,) says which step a cell belongs to. `reach` holds λ of some steps and coordinates: before any data,
-    cut-off levels are uniform up to one of them. `higher` says that bins count from the top. Where the world never
-    `closes`, no step is idle.
+    `steps` (cells,) says which step a cell belongs to. Before any data, cut-off levels are uniform up to a λ of
+    `reach`. `higher` says that bins count from the top. Where the world never `closes`, no step is idle.
     """
     levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
     kinds, bins = levels[-1].shape[1:]
@@ -143,7 +134,7 @@ def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
     found = coarser(masses[:, 0], bins)
     total = found.sum(axis=-1, keepdims=True)
     # A cell without a slot has tried nothing, and its shape remains.
-    return np.where(total > 0, found / np.where(total > 0, total, 1.0), laws)
+    return np.divide(found, total, out=laws.copy(), where=total > 0)
 
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
@@ -174,9 +165,9 @@ class Posterior:
 def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
     """Learn the prior from all cells, then weigh every cell's laws by it.
 
-    `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own
-    trees twice: its effects are those that the other cells of the same value would give. The likelihoods, whose
-    largest are zero, become the weights in place: there are cells × laws of them.
+    `factors` give the value's number of each factor in each cell, (cells,). A cell's effects are those that the other
+    cells of the same value would give, so its own trees never count twice. The likelihoods, whose largest are zero,
+    become the weights in place: there are cells × laws of them.
     """
     grid, means, shapes = laws.log_means, len(laws.log_means), len(laws.usual)
     cells, uniform = len(log_likelihood), log_likelihood[:, means * shapes + UNIFORM].astype(np.float64)
@@ -235,9 +226,8 @@ class _Sizes:
             (self.effects[i], doubt), (mean, more) = (
                 _moments(log_weights, offsets) for log_weights in (of_values, of_values[factor] - given)
             )
-            self.effect_spreads[i] = max(
-                float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), priors.LEAST_EFFECT_SPREAD
-            )
+            spread = float(np.sqrt((self.effects[i] ** 2 + doubt).mean()))
+            self.effect_spreads[i] = max(spread, priors.LEAST_EFFECT_SPREAD)
             self.shift = others + self.effects[i][factor]
             location, variance = location + mean, variance + more
         self.spread = self._likely_spread(by_mean, without_size, weight, centres[0] + self.shift)
@@ -245,11 +235,9 @@ class _Sizes:
         near = np.exp(-((grid - inside) ** 2) / (2 * (variance + self.spread**2)[:, None]))
         return (1 - priors.OUTLIERS) * near / near.sum(axis=1, keepdims=True) + priors.OUTLIERS / len(grid)
 
-    def _likely_spread(
-        self, by_mean: FloatArray, without_size: FloatArray, weight: float, location: FloatArray
-    ) -> float:
+    def _likely_spread(self, by_mean: FloatArray, without_size: FloatArray, weight: float, at: FloatArray) -> float:
         """τ, by its likelihood over all cells and a broad prior around the usual one."""
-        columns, part = self._places(location, 1)
+        columns, part = self._places(at, 1)
         located = np.take_along_axis(by_mean @ self._smoothing, columns[None], axis=-1)  # (T, cells, 2)
         curve = _log_mixture(located, without_size, weight)
         score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
@@ -297,10 +285,10 @@ def idle_shares(
     totals: FloatArray,
     steps: IntArray,
 ) -> FloatArray:
-    """The share of idle slots of every cell (cells,), the same for all cells of a step.
+    """The share of idle slots of every cell (cells,), the same for all cells of a step; only what is no accident.
 
     `first_leaves` (cells,) are the seen ones, of noise `variance`. `law` and `cutoffs` (cells, B) are the laws of slots
-    that are not idle, and `steps` says which step a cell belongs to.
+    that are not idle.
     """
 
     def over_cells(values: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning import priors
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
-from poolrl.learning.law import Law, places_of
+from poolrl.learning.law import Law, cumulative, places_of
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, continued, equal_bins, reaches
 from poolrl.learning.shapes import Observed, beyond, expected_shares
 from poolrl.learning.trees import Cells, consistent_masses, kaplan_meier, mean_left, observed_slots, refined, upward
@@ -45,7 +45,12 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
     totals = observed_slots(released)
     cells, season = Cells.of(released, problem, totals), None
     if problem.one_season and problem.horizon > 1:
-        season = cells.of_each_step(_season_laws(cells.whole_season(), problem))
+        whole = cells.whole_season()
+        laws = _explained(whole, problem)
+        together, _ = _by_kaplan_meier(whole, problem, laws)
+        # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
+        together[whole.status] = laws.outcomes[whole.status]
+        season = cells.of_each_step(together)
     weights, tried = _step_laws(cells, problem, season)
     # From here on bins lie in their natural order.
     higher = problem.boundary.side == "higher"
@@ -65,15 +70,6 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
         higher,
         released.variance,
     )
-
-
-def _season_laws(cells: Cells, problem: OutcomeProblem) -> FloatArray:
-    """The law that all rounds of a season have together, (cells, F)."""
-    laws = _explained(cells, problem)
-    found, _ = _by_kaplan_meier(cells, problem, laws)
-    # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
-    found[cells.status] = laws.outcomes[cells.status]
-    return found
 
 
 def _step_laws(
@@ -140,8 +136,8 @@ def _by_kaplan_meier(
 def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
     """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
 
-    Pairs are for effects that do not add up: a promotion that runs on weekdays, a shop that is strong on Saturdays. A
-    factor with one value, or with a value for every cell, would only repeat what is known without it.
+    Pairs are for effects that do not add up, such as a promotion that runs on weekdays. A factor with one value, or
+    with a value for every cell, would only repeat what is known without it.
     """
     numbers = np.indices(shape).reshape(len(shape), -1)
     singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
@@ -184,11 +180,8 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
     """How likely each step has each size, (cells, S), by log-likelihoods of the same shape and a spread for all."""
     log_joint, posteriors = np.empty(len(priors.SIZE_SPREADS)), []
     for i, spread in enumerate(priors.SIZE_SPREADS):
-        prior = (
-            np.eye(len(priors.SIZES_IN_LOGS))[priors.SAME_SIZE]
-            if spread == 0
-            else np.exp(-((priors.SIZES_IN_LOGS / spread) ** 2) / 2)
-        )
+        # A spread of zero leaves one size.
+        prior = np.exp(-((priors.SIZES_IN_LOGS / max(spread, 1e-9)) ** 2) / 2)
         with np.errstate(divide="ignore"):
             joint = scores + np.log(prior / prior.sum())
         total = logsumexp(joint, axis=1, keepdims=True)
@@ -202,8 +195,8 @@ def shared_part(
 ) -> FloatArray:
     """How likely the laws of a season explain its steps, (cells,), and not laws of their own; both are (cells, F).
 
-    A law of its own has a shape and a size for each step. Having been chosen for its trees, it explains them a bit
-    better by luck, which is taken off. `same_season` (cells,) numbers the seasons.
+    A law of its own was chosen for its trees, so it explains them a bit better by luck, which is taken off.
+    `same_season` (cells,) numbers the seasons.
     """
     laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
     scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
@@ -230,9 +223,8 @@ def _log_likelihoods_of(
         expected = cells.totals[some, None, None, None] * shares  # (cells, 1 + S, kinds, B)
         mean = expected[:, 0]
         sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2
-        covariance = observed.variance * inverse + sampled[..., None] * np.eye(
-            sampled.shape[-1]
-        )  # (cells, kinds, B, B)
+        # (cells, kinds, B, B)
+        covariance = observed.variance * inverse + sampled[..., None] * np.eye(len(inverse))
         off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
         found.append(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
     return np.concatenate(found)
@@ -241,17 +233,14 @@ def _log_likelihoods_of(
 def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray) -> FloatArray:
     """Laws (cells, F) from trees whose kinds are outcomes before and beyond the values that were tried.
 
-    `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) are the laws of tried values. Cells of one
-    number in `alike` (cells,), such as the steps of a trajectory, miss their shapes in the same way, until they show
-    that they do not. From few bins to many the laws are moved to the isotonic regression of the shares of each bin,
-    while bins have more rows than noise.
+    `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) those of tried values. Cells of one number in
+    `alike` (cells,) miss their shapes in the same way, until they show that they do not. From few bins to many the laws
+    are moved to the isotonic regression of the shares of each bin, while bins have more rows than noise.
     """
     totals, found = cells.totals, np.array(laws)
     for counts, noise in zip(*upward(cells.levels, cells.variance), strict=True):
-        bins = counts.shape[-1]
-        if bins >= priors.FEWEST_STATUS_BINS and totals.mean() / bins >= max(
-            priors.ROWS_OF_BIN, priors.NOISES_OF_BIN * noise**0.5
-        ):
+        bins, least = counts.shape[-1], max(priors.ROWS_OF_BIN, priors.NOISES_OF_BIN * noise**0.5)
+        if bins >= priors.FEWEST_STATUS_BINS and totals.mean() / bins >= least:
             found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike)
     return found
 
@@ -275,14 +264,11 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     common = _leaning(together @ (off / error) / precision, 1 / precision)[group]
     share = np.clip(expected + common + _leaning(off - common, error), 0.0, 1.0)
     moved = np.stack([_rising(each, weight) for each, weight in zip(share, rows, strict=True)]) - expected
-    place, middles = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5
-    found = np.empty_like(laws)
-    for cell, law in enumerate(laws):
-        cumulative = np.append(0.0, np.cumsum(law)) + np.interp(place, middles, moved[cell])
-        rising = np.clip(_rising(cumulative, np.ones(fine + 1)), 0.0, 1.0)
-        rising[0], rising[-1] = 0.0, 1.0
-        found[cell] = np.diff(rising)
-    return found
+    place, middles, even = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5, np.ones(fine + 1)
+    moves = zip(cumulative(laws), moved, strict=True)
+    rising = np.stack([_rising(law + np.interp(place, middles, move), even) for law, move in moves]).clip(0.0, 1.0)
+    rising[:, 0], rising[:, -1] = 0.0, 1.0
+    return np.diff(rising, axis=-1)
 
 
 def _leaning(off: FloatArray, error: FloatArray) -> FloatArray:

@@ -69,16 +69,11 @@ def beyond(law: FloatArray) -> FloatArray:
 def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool = True) -> Laws:
     """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
 
-    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Shops close on some
-    days. Where nothing ever `closes`, no law is always zero.
-
-    The part of a law beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
+    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Where nothing ever
+    `closes`, no law is always zero. The part of a law beyond the public bound stands in the last bin.
     """
-    low, high = (
-        math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE)),
-        math.log(priors.HIGHEST_MEAN),
-    )
-    log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
+    low = math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE))
+    log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((math.log(priors.HIGHEST_MEAN) - low) / LOG_MEAN_STEP) + 1)
     mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
     single = [_gamma_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     single += [_normal_below(edge, mean, cv * mean) for cv in priors.SPREADS_OF_SHAPES]
@@ -97,17 +92,15 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
     ]
     even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in priors.EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
-    usual = np.concatenate(
-        [np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, priors.USUAL, strict=True)]
-    )
-    below = np.stack([*single, *peaks, *idle, *even], axis=1)  # (M, S, B + 1)
+    usual = [share / len(kind) for kind, share in zip(kinds, priors.USUAL, strict=True) for _ in kind]
+    below = np.stack([law for kind in kinds for law in kind], axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
     if higher:
         table = np.ascontiguousarray(table[:, ::-1])
     classes = np.array([*priors.LOCATED_AND_UNIFORM, priors.ALWAYS_ZERO * closes])
-    return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
+    return Laws(np.asarray(log_means, dtype=np.float64), np.array(usual), table, classes)
 
 
 def _gamma_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
@@ -145,8 +138,7 @@ class Observed:
             # A sum of leaves has the noise of all of them. It is needed only where that level was not released.
             merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
             coarse.append((merged, bins / finest.shape[-1]))
-        sums = np.zeros((*finest.shape[:2], bins))
-        precision = np.zeros((bins, bins))
+        sums, precision = np.zeros((*finest.shape[:2], bins)), np.zeros((bins, bins))
         for level, weight in coarse:
             size = level.shape[-1]
             sums += weight * np.repeat(level, bins // size, axis=-1)

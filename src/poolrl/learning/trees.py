@@ -19,9 +19,6 @@ from poolrl.learning import priors
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
-# Of two children, or their shares.
-Pair = tuple[FloatArray, FloatArray]
-
 
 @dataclass(frozen=True)
 class Cells:
@@ -83,31 +80,33 @@ def consistent_masses(cells: Cells, centre: FloatArray, *, a_sample: bool = Fals
     law that others share.
     """
     totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
-    top = estimates[0][..., 0]  # (cells, kinds)
 
-    def split(parent: FloatArray, children: Pair, variance: float, law: Pair) -> FloatArray:
-        """The left child's mass, between 0 and the parent's.
+    def split(parent: FloatArray, nodes: FloatArray, variance: float, law: FloatArray) -> FloatArray:
+        """The masses of both children (..., 2n) of each parent (..., n), between 0 and the parent's.
 
         Given the parent m, the children's estimates z of variance v leave x = z_l + (m − z_l − z_r) / 2, with v / 2.
         """
-        both = law[0] + law[1]
-        share = np.where(both > 0, law[0] / np.where(both > 0, both, 1.0), 0.5)
-        x = children[0] + (parent - children[0] - children[1]) * 0.5
-        return parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
+        left, right, expected, both = (
+            nodes[..., 0::2],
+            nodes[..., 1::2],
+            law[..., 0::2],
+            law[..., 0::2] + law[..., 1::2],
+        )
+        share = np.where(both > 0, expected / np.where(both > 0, both, 1.0), 0.5)
+        x = left + (parent - left - right) * 0.5
+        mass = parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
+        return np.stack([mass, parent - mass], axis=-1).reshape(nodes.shape)
 
     # The law's shares of all nodes, root first.
     expected = [centre]
     while expected[0].shape[-1] > 1:
         expected.insert(0, expected[0][..., 0::2] + expected[0][..., 1::2])
-    mass = totals[:, None, None]
-    if top.shape[-1] == 2:
-        law = expected[0][:, 0, 0], expected[0][:, 1, 0]
-        seen_mass = split(totals, (top[:, 0], top[:, 1]), variances[0], law)
-        mass = np.stack([seen_mass, totals - seen_mass], axis=-1)[..., None]
+    mass = totals[:, None]
+    if centre.shape[1] == 2:
+        mass = split(mass, estimates[0][..., 0], variances[0], expected[0][..., 0])
+    mass = mass[..., None]
     for estimate, own, shares in zip(estimates[1:], variances[1:], expected[1:], strict=True):
-        children, law = ((nodes[..., 0::2], nodes[..., 1::2]) for nodes in (estimate, shares))
-        left_mass = split(mass, children, own, law)
-        mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
+        mass = split(mass, estimate, own, shares)
     return np.asarray(np.broadcast_to(mass, centre.shape))
 
 
