@@ -126,8 +126,7 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
     every = quasi_outcomes(outcomes, OUTCOME_DRAWS, together)
 
     def stages(step: int) -> Iterator[Stage]:
-        drawn = every[step]
-        targets = partition.state_count
+        drawn, targets = every[step], partition.state_count
         for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])
             nodes = len(rows)

@@ -148,14 +148,12 @@ class PrivateModel:
         cell = np.broadcast_to(self.problem.labels.cells(labels or {}), (paths,))
         if (cell < 0).any():
             raise ValueError("labels must be among the values that the problem declares")
-        *shape, bins = self.outcomes.weights.shape
-        laws = self.outcomes.weights.reshape(-1, *shape[-2:], bins)
-        points = self.outcomes.points.reshape(-1, shape[-1], bins)
-        drawn = np.empty((paths, *shape[-2:]))
+        laws, points = self.outcomes.by_cell
+        drawn = np.empty((paths, *laws.shape[1:3]))
         share = drawn_together(rng, drawn.shape, self.together)
         for number in np.unique(cell):
             mine = np.flatnonzero(cell == number)
-            for step, coordinate in np.ndindex(*shape[-2:]):
+            for step, coordinate in np.ndindex(*laws.shape[1:3]):
                 law, at = Law(laws[number, step, coordinate]), points[number, coordinate]
                 place = law.bins_at(share[mine, step, coordinate])
                 # Anywhere in the bin: points are the middles of equal bins.
@@ -209,7 +207,7 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
 
 def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:
     """The distribution of outcomes of a cell that is drawn by `chance` along some labels."""
-    tops = outcomes.points[..., -1] + outcomes.points[..., 0]  # (*labels, k)
+    tops = outcomes.tops
     widest = np.broadcast_to(tops.max(axis=axes, keepdims=True), tops.shape)
     bins = outcomes.points.shape[-1]
 
