@@ -96,8 +96,8 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
         min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
 
-    In closed form: a sum that is too small is raised evenly. One that is too large is lowered evenly, down to zero, by
-    the largest t_j = (Σ_{i≤j} n_(i) − high) / j over its counts, sorted from the largest.
+    A sum that is too small is raised evenly. One that is too large is lowered evenly, down to zero, by the largest
+    t_j = (Σ_{i≤j} n_(i) − high) / j over its counts, sorted from the largest.
     """
     moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
     expected = np.maximum(total, 0.0).astype(np.float64, copy=False)
@@ -253,8 +253,8 @@ def backward_induction(
 ) -> tuple[FloatArray, Planned]:
     """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0: Q at the nodes, (H, N), and what is said of them.
 
-    Pessimism needs rewards in [0, 1]. So the rewards of each step are shifted by `reward_ranges` and divided by the
-    widest range, which changes no decision. Nodes in no stage stay at zero, the lowest value under pessimism.
+    Pessimism needs rewards in [0, 1]: they are shifted by `reward_ranges` and divided by the widest, which changes no
+    decision. Nodes in no stage stay at zero, the lowest value under pessimism.
     """
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0

@@ -154,8 +154,8 @@ IMPOSSIBLE = -60.0
 class Posterior:
     """The weight of every law in every cell, (cells, J), and the part of them that is learned.
 
-    `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. So the estimate ends at the
-    public prior as ρ → 0. K has fitted weights, so it is a rule of caution and not a probability.
+    `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. K has fitted weights, so it
+    is a rule of caution and not a probability.
     """
 
     weights: SingleArray
@@ -287,8 +287,7 @@ def idle_shares(
 ) -> FloatArray:
     """The share of idle slots of every cell (cells,), the same for all cells of a step; only what is no accident.
 
-    `first_leaves` (cells,) are the seen ones, of noise `variance`. `law` and `cutoffs` (cells, B) are the laws of slots
-    that are not idle.
+    `first_leaves` (cells,) are seen, of noise `variance`. `law` and `cutoffs` (cells, B) are those of other slots.
     """
 
     def over_cells(values: FloatArray) -> FloatArray:

@@ -136,8 +136,7 @@ def _by_kaplan_meier(
 def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
     """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
 
-    Pairs are for effects that do not add up, such as a promotion that runs on weekdays. A factor with one value, or
-    with a value for every cell, would only repeat what is known without it.
+    A factor with one value, or with a value for every cell, would only repeat what is known without it.
     """
     numbers = np.indices(shape).reshape(len(shape), -1)
     singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
@@ -193,10 +192,9 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
 def shared_part(
     sized: FloatArray, own: FloatArray, cutoffs: FloatArray, cells: Cells, same_season: IntArray
 ) -> FloatArray:
-    """How likely the laws of a season explain its steps, (cells,), and not laws of their own; both are (cells, F).
+    """How likely the laws of a season, (cells, F), explain its steps, (cells,), and not laws of their own.
 
-    A law of its own was chosen for its trees, so it explains them a bit better by luck, which is taken off.
-    `same_season` (cells,) numbers the seasons.
+    These were chosen for their trees, and explain them better by luck. `same_season` (cells,) numbers the seasons.
     """
     laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
     scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
@@ -207,10 +205,9 @@ def shared_part(
 def _log_likelihoods_of(
     laws_of: Callable[[slice], tuple[FloatArray, FloatArray]], cutoffs: FloatArray, cells: Cells
 ) -> FloatArray:
-    """Of every cell's trees under its laws, (cells, S), up to a constant of each cell.
+    """Of every cell's trees under its laws, (cells, S), up to a constant of each cell, as in `log_likelihoods`.
 
-    `laws_of` gives laws (cells, S, B) of some cells, and their usual ones (cells, B). Noise is as in `log_likelihoods`,
-    sampling that of the usual laws.
+    `laws_of` gives laws (cells, S, B) of some cells, and the usual ones (cells, B) of which slots are a sample.
     """
     observed, tried = Observed.of(cells.levels, cells.variance, cells.resolved), coarser(cutoffs, cells.resolved)
     inverse, found = np.linalg.inv(observed.precision), []

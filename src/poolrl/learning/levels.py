@@ -82,13 +82,11 @@ def _chances(problem: LevelProblem, outcomes: OutcomeDistribution, step: int, ch
 def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """Levels as multiples of the scale that they will themselves bring about, where it is made from past sales.
 
-    Under other orders there are other sales, and an average of them is another scale: s′ = φ s. A level e of the log's
-    scale s is e/φ of s′, where φ compares the sales expected under the new levels with those under the old ones,
+    A level e of the log's scale s is e/φ of the new one, where φ compares the sales under new levels and old ones,
 
         φ = E min(D, e) / E min(D, Y),     Y the past order-up-to levels
 
-    Without it, levels below one would lower the sales, then the scale, then the orders, until nothing is sold. Along
-    labels whose costs differ φ is taken one by one.
+    Without φ orders would fall until nothing is sold. Along labels whose costs differ it is taken one by one.
     """
     return levels / _sales_ratio(problem, outcomes, levels)
 

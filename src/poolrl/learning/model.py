@@ -141,8 +141,7 @@ class PrivateModel:
     ) -> FloatArray:
         """Outcomes (paths, H, k) that the model expects: demand nobody owns. With a scale, multiples of it.
 
-        `labels` gives a value, or one for each path, of every label of the problem. Steps are independent given the
-        labels. Coordinates move together as far as the model says (`together`).
+        `labels` gives a value, or one for each path, of every label. Given these, steps are independent.
         """
         whole(paths=paths)
         cell = np.broadcast_to(self.problem.labels.cells(labels or {}), (paths,))
@@ -185,8 +184,8 @@ LEAST_SLOTS = 1e-9
 def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     """The policy for shops whose values of some labels were not declared; the other labels are asked as before.
 
-    Such a shop is taken for one that is drawn from the population, as often as the released trees show each value v of
-    the label at that step. Its policy is the best plan on the mixture P(D ≤ d) = Σ_v p(v) P(D ≤ d | v).
+    Its policy is the best plan on the mixture P(D ≤ d) = Σ_v p(v) P(D ≤ d | v), where p(v) is how often the released
+    trees show each value v of the label at that step.
     """
     problem, outcomes = policy.problem, policy.outcomes
     if not isinstance(problem, LevelProblem) or outcomes is None:

@@ -33,8 +33,7 @@ def continued(
 ) -> FloatArray:
     """Weights (cells, F) on the bins of `outward_edges`, with another tail beyond the explored range.
 
-    A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
-    points x_i below it, is followed beyond:
+    A lognormal law is a line, Φ⁻¹(F(x)) = (ln x − m) / s. One through the range's end e and some x_i below goes on:
 
         s = Σ Δz_i Δl_i / Σ Δz_i²,    Δz_i = Φ⁻¹(F(e)) − Φ⁻¹(F(x_i)),    Δl_i = ln e − ln x_i
 
@@ -83,9 +82,7 @@ class Outcomes:
         """How many nodes the released levels of each tree have, from public quantities alone.
 
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
-        measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
-        says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children
-        tell them, and their cost is better spent below.
+        measure noise. Levels of fewer than four nodes are left out: their children tell them.
         """
         trees = problem.horizon * problem.outcome_dim
         noise_share = per_unit * math.sqrt(trees / rho) / (slots / problem.labels.count)
@@ -99,9 +96,8 @@ class Outcomes:
 class OutcomeDistribution:
     """Independent outcomes per step and coordinate: weights (*labels, H, k, B) on points, in the user's units.
 
-    Points are (*labels, k, B). They reach as far as the outcomes of a coordinate do, which may be far less than the
-    public bound. `cutoffs`, of the weights' shape, is the distribution of past order-up-to levels on the same points:
-    how far the log looked. `observed` is the observed share of the log. Plans need neither, but forecasts do.
+    Points (*labels, k, B) reach as far as outcomes do. `cutoffs`, of the weights' shape, is the distribution of past
+    order-up-to levels on the same points. `observed` is the observed share of the log. Plans need neither.
     """
 
     points: FloatArray

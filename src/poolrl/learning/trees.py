@@ -74,10 +74,9 @@ class Cells:
 
 
 def consistent_masses(cells: Cells, centre: FloatArray, *, a_sample: bool = False) -> FloatArray:
-    """Masses of every leaf, (cells, kinds, B).
+    """Masses of every leaf, (cells, kinds, B), around the shares `centre` of each cell's law.
 
-    `centre` (cells, kinds, B) are the shares that each cell's law expects. `a_sample` says that slots are a sample of a
-    law that others share.
+    `a_sample` says that slots are a sample of a law that others share.
     """
     totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
 
@@ -141,9 +140,9 @@ def borrowed_share(
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)
 
-    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / USUAL_SPLIT_SPREAD}. The m slots are a
-    sample, with variance s = m θ (1 − θ) around the law's split. It counts as far as noise exceeds it, so that without
-    noise the share is exactly x/m. As `a_sample` of a law that many share it counts in full: v + s.
+    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / USUAL_SPLIT_SPREAD}. The variance of
+    sampling s = m θ (1 − θ) counts as far as noise exceeds it, so that without noise the share is exactly x/m. As
+    `a_sample` of a law that many share it counts in full: v + s.
     """
     deviation = x - centre * parent
     safe = np.where(parent > 0, parent, 1.0)
@@ -177,8 +176,8 @@ def kaplan_meier(masses: FloatArray, law: FloatArray) -> FloatArray:
 
         a = u − √(u² − 2s) = 2s / (u + √(u² − 2s)),   u = 1 + (s − c)/2
 
-    Without a cut-off this is s, as usual. It is close to the actuarial rule s / (1 − c/2), but exact in the last bins
-    too. Where nothing is at risk any more, the hazards of `law` (..., bins) continue.
+    Unlike the actuarial rule s / (1 − c/2) it is exact in the last bins too. Where nothing is at risk any more, the
+    hazards of `law` (..., bins) continue.
     """
     total = masses.sum(axis=(-2, -1))[..., None]
     whisper = law * np.maximum(total, 1.0) * priors.WHISPER
@@ -216,8 +215,7 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     """Observed slots of every cell, (*labels, H, k).
 
     Without labels a (step, coordinate) has `total` slots, of which some are unobserved. With public labels a cell has
-    its public total. With protected labels the total of a cell is one of the things that were learned: the trees'
-    roots, shrunk towards the average of all cells.
+    its public total. With protected labels that is learned: the trees' roots, shrunk towards the average of all cells.
     """
     kinds = released.levels[0].shape[-2]
     estimates, variances = upward(released.levels, released.variance)

@@ -80,12 +80,7 @@ def plan_lead_time(
 
 
 def solve_lead_time(
-    laws: UnitLaws,
-    lead_time: int,
-    *,
-    rng: np.random.Generator,
-    column: int = 0,
-    largest: int = LARGEST_PROGRAMME,
+    laws: UnitLaws, lead_time: int, *, rng: np.random.Generator, column: int = 0, largest: int = LARGEST_PROGRAMME
 ) -> LeadTimePlan:
     """One column: exactly if its programme has at most `largest` states times orders, else by capped base stock."""
     whole(lead_time=lead_time)
@@ -102,9 +97,8 @@ def solve_lead_time(
 def _reach(laws: UnitLaws, lead_time: int) -> tuple[int, int]:
     """The largest order that is tried, and the most that may be there or on its way.
 
-    That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Orders
-    are as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
-    exceeds rare demand of one step.
+    That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Where
+    nothing is gained by ordering ahead (a fixed cost, or steps that differ), no order exceeds rare demand of one step.
     """
     most = int((1 - np.cumsum(laws.chance[0], axis=-1) > RARE).sum(axis=-1).max())
     mean = float(laws.mean_steps.max())

@@ -162,10 +162,9 @@ class OrderRule:
 
 @dataclass(frozen=True)
 class OrderPlan(OrderRule):
-    """The same, and what the orders cost by the model.
+    """The same, and what the orders cost by the model: of one trajectory from an empty shelf, (C,).
 
-    `cost` (C,) is that of one trajectory which begins with an empty shelf; in a cycle without discount the average of
-    one round, which is known to `doubt`.
+    In a cycle without discount it is the average of one round, which is known to `doubt`.
     """
 
     laws: UnitLaws
