@@ -24,8 +24,6 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 OUTCOMES_AT_ONCE = 2**22
 # However noisy a log is, the middle half of what was tried was tried.
 MOST_DOUBTED = 0.25
-# Even a round without a row has some weight, so that every cell has a law.
-LEAST_ROUND = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,7 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     if outcomes.cutoffs is None:
         return limits
     # A decision that was tried in one round counts as tried in all of them.
-    slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], LEAST_ROUND)
+    slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], priors.LEAST_WEIGHT)
     laws = (outcomes.cutoffs[..., 0, :] * slots[..., None]).sum(axis=-2, keepdims=True)
     below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)
     # A share of rows that noise alone could make was not tried. Rows of both kinds count, so noise counts twice.

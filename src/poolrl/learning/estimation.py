@@ -219,7 +219,7 @@ def _log_likelihoods_of(
         shares = expected_shares(every, np.broadcast_to(tried[some, None], every.shape), status)
         expected = cells.totals[some, None, None, None] * shares  # (cells, 1 + S, kinds, B)
         mean = expected[:, 0]
-        sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2
+        sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2
         # (cells, kinds, B, B)
         covariance = observed.variance * inverse + sampled[..., None] * np.eye(len(inverse))
         off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
@@ -252,7 +252,7 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     expected = (below * weights).sum(axis=-1) / weights.sum(axis=-1)
     rows = totals[:, None] * weights.sum(axis=-1)
     known = np.maximum(rows, 1.0)
-    sampled = np.maximum(known * expected * (1 - expected), priors.LEAST_SAMPLED)
+    sampled = np.maximum(known * expected * (1 - expected), priors.LEAST_VARIANCE)
     error = (variance * (expected**2 + (1 - expected) ** 2) + sampled) / known**2
     off = np.where(rows >= 1, (counts[:, 0] - expected * counts.sum(axis=1)) / known, 0.0)
     groups, group = np.unique(alike, return_inverse=True)

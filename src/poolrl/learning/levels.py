@@ -72,11 +72,9 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
 def _chances(problem: LevelProblem, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
     """How likely each value of the changing labels is at a step, (*labels) with other labels of size one."""
     fixed = tuple(i for i in range(len(problem.labels.shape)) if i not in changing)
-    if outcomes.slots is None:
-        shape = [size if i in changing else 1 for i, size in enumerate(problem.labels.shape)]
-        return np.full(shape, 1 / np.prod(shape))
-    counts = np.maximum(outcomes.slots[..., step, :].sum(axis=-1), 0.0).sum(axis=fixed, keepdims=True)
-    return np.asarray((counts + 1e-9) / (counts + 1e-9).sum())
+    slots = np.zeros(problem.labels.shape) if outcomes.slots is None else outcomes.slots[..., step, :].sum(axis=-1)
+    counts = np.maximum(slots, 0.0).sum(axis=fixed, keepdims=True) + priors.LEAST_WEIGHT
+    return np.asarray(counts / counts.sum())
 
 
 def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:

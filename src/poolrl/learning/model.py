@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
-from poolrl.geometry.axes import Separable
+from poolrl.learning import priors
 from poolrl.learning.law import Law
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
@@ -177,10 +177,6 @@ class PrivateModel:
             return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]))
 
 
-# A cell without an observed slot still counts a little, so that a population of empty cells is their plain average.
-LEAST_SLOTS = 1e-9
-
-
 def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     """The policy for shops whose values of some labels were not declared; the other labels are asked as before.
 
@@ -194,14 +190,12 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     # How common each value is, given the other labels and the step, (*labels, H).
     shape = (*problem.labels.shape, problem.horizon)
     counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
-    chance = (counts + LEAST_SLOTS) / (counts + LEAST_SLOTS).sum(axis=axes, keepdims=True)
+    chance = (counts + priors.LEAST_WEIGHT) / (counts + priors.LEAST_WEIGHT).sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)
-    changing = [name for name in policy.report.step_labels if name not in unknown]
-    follows = policy.guarantee.scale_memory > 0
-    where = Separable().axes(everybody)
-    rule, report = plan_on_outcomes(mixed, where, scale_follows_sales=follows, step_labels=changing)
-    return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
+    changing = tuple(name for name in policy.report.step_labels if name not in unknown)
+    report = replace(policy.report, step_labels=changing)
+    return PrivateModel(everybody, mixed, policy.guarantee, report).plan()
 
 
 def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:

@@ -24,8 +24,8 @@ LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
 LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
 # Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
 LOWEST_SHARE = 5e-4
-# Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
-LEAST_LEAF_VARIANCE = 0.25
+# Sampled counts have at least this variance, so that an empty leaf or split is not taken for an impossible one.
+LEAST_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
 MISFIT = 0.2
 
@@ -57,8 +57,6 @@ MOST_IDLE = 0.9
 SPLIT_SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 # How far a split is expected to differ from its centre, before any data.
 USUAL_SPLIT_SPREAD = 0.5
-# Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
-LEAST_SPLIT_VARIANCE = 0.25
 # Mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
 WHISPER = 1e-6
 
@@ -91,7 +89,5 @@ LUCK_OF_A_STEP = 1.0
 FEWEST_STATUS_BINS, ROWS_OF_BIN, NOISES_OF_BIN = 4, 40, 10
 # Bins seen before any data, when it is learned how far shares lie off; and how often that is learned anew.
 USUAL_BINS, EM_ROUNDS = 4.0, 20
-# Of a count that is sampled: a share that is sure to be zero is not infinitely well known.
-LEAST_SAMPLED = 0.25
-# Where nothing was tried, a share still has some weight, so that every share has a place in the regression.
+# Where nothing was tried, a share or a cell still has some weight, so that it has a place, and each cell a law.
 LEAST_WEIGHT = 1e-9

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,25 +145,15 @@ class Observed:
         return cls(sums, precision, variance)
 
 
-def censored(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
-    """An outcome is seen if it lies before its cut-off level; otherwise the level is."""
-    return law * beyond_cutoffs, cutoffs * beyond_law
-
-
-def current_status(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
-    """The level is always seen, and on which side of it the outcome lies."""
-    return cutoffs * (1 - beyond_law), cutoffs * beyond_law
-
-
 def expected_shares(law: FloatArray, cutoffs: FloatArray | None, status: BoolArray | None = None) -> FloatArray:
     """Shares of (seen, cut off) × bins, (..., kinds, B). `status` (...,) says where only a side is seen."""
     if cutoffs is None:
         return law[..., None, :]
-    laws = law, beyond(law), cutoffs, beyond(cutoffs)
-    usual = np.stack(censored(*laws), axis=-2)
-    if status is None or not status.any():
-        return usual
-    return np.where(status[..., None, None], np.stack(current_status(*laws), axis=-2), usual)
+    beyond_law = beyond(law)
+    seen = law * beyond(cutoffs)
+    if status is not None and status.any():
+        seen = np.where(status[..., None], cutoffs * (1 - beyond_law), seen)
+    return np.stack([seen, cutoffs * beyond_law], axis=-2)
 
 
 def log_likelihoods(
@@ -208,7 +197,7 @@ def log_likelihoods(
     unexplored = np.False_ if other is None else ~looked_at(other) & ~by_side[:, None, None]
     size = mean_of(totals)[:, None, None]
     mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
-    sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
+    sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
     weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
     # Around the usual law c, where numbers are small, and so are rounding errors of single precision.

@@ -78,7 +78,9 @@ def measure_together(released: PrivateTable, problem: OutcomeProblem, outcomes: 
     assert released.edges is not None
     below_edges, _ = _at_edges(problem, outcomes)
     expected = 1 - np.take_along_axis(below_edges, released.edges[..., None] - 1, -1)[..., 0]
-    uneven = float(np.mean(_mean_product(2 * expected - 1)) - np.mean(2 * expected - 1) ** 2)
+    side = 2 * expected - 1
+    of_pairs = (np.square(side.sum(axis=-1)) - np.square(side).sum(axis=-1)) / (products * (products - 1))
+    uneven = float(np.mean(of_pairs) - np.mean(side) ** 2)
     agreeing = (beyond + below - mixed) / pairs - (2 * share - 1) ** 2 - uneven
     tried = np.linspace(0.0, MOST_TOGETHER, 96)
     curve = 4 * (both_beyond(share, tried) - share**2)
@@ -88,12 +90,6 @@ def measure_together(released: PrivateTable, problem: OutcomeProblem, outcomes: 
     error = math.sqrt(_row_variance(products, measured) / rows + (doubt / pairs) ** 2) / slope
     used = max(measured - error**2 / measured, 0.0) if measured > 0 else 0.0
     return Together(used, measured, min(error, 1.0))
-
-
-def _mean_product(values: FloatArray) -> FloatArray:
-    """The mean of v_i v_j over all pairs of coordinates (..., k)."""
-    many = values.shape[-1]
-    return (np.square(values.sum(axis=-1)) - np.square(values).sum(axis=-1)) / (many * (many - 1))
 
 
 def both_beyond(share: float, correlation: FloatArray) -> FloatArray:

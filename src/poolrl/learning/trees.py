@@ -152,7 +152,7 @@ def borrowed_share(
         squares = np.broadcast_to(parent**2, deviation.shape)
         sampled = parent * centre * (1 - centre)
         if a_sample:
-            noise = variance + np.maximum(sampled, priors.LEAST_SPLIT_VARIANCE)
+            noise = variance + np.maximum(sampled, priors.LEAST_VARIANCE)
         else:
             noise = variance * (1 + sampled / (variance + sampled))
         joint = np.empty(len(priors.SPLIT_SPREADS))
