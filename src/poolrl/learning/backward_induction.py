@@ -129,14 +129,13 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
         drawn, targets = every[step], partition.state_count
         for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])
-            nodes = len(rows)
             arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
             reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
             state_of = arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)
             target, weight = partition.states.weights(problem.unit_state(state_of))
-            cell = np.repeat(np.arange(nodes), OUTCOME_DRAWS)[:, None] * targets + target
-            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=nodes * targets)
-            yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
+            cell = np.repeat(np.arange(len(rows)), OUTCOME_DRAWS)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=len(rows) * targets)
+            yield Stage(reward, kernel.reshape(-1, targets).astype(np.float64, copy=False), rows=rows)
 
     return stages
 

@@ -73,9 +73,8 @@ def explain(
     """
     levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
     kinds, bins = levels[-1].shape[1:]
-    fine, laws = (
-        dictionary(resolved, many, higher=higher, closes=closes) for many in (max(bins, PLANNING_BINS), resolved)
-    )
+    fine = dictionary(resolved, max(bins, PLANNING_BINS), higher=higher, closes=closes)
+    laws = dictionary(resolved, resolved, higher=higher, closes=closes)
     observed = Observed.of(levels, variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
     # Cut-off levels before any data, (bins,).
@@ -85,11 +84,9 @@ def explain(
     first_leaves, leaf_variance = coarser(levels[-1][:, 0], resolved)[:, 0], variance * bins / resolved
     idle = np.zeros(len(totals))
 
-    def weigh(*, of_cutoffs: bool) -> Posterior:
+    def weigh(**which: bool) -> Posterior:
         slots = totals * (1 - idle)
-        found = log_likelihoods(
-            observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, of_cutoffs=of_cutoffs
-        )
+        found = log_likelihoods(observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, **which)
         return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
@@ -101,7 +98,7 @@ def explain(
             cutoffs = cautious(order_laws, laws, coarser(limits, resolved))
             if sides.any():
                 cutoffs[sides] = _levels_tried(cells.some(sides), cutoffs[sides])
-        found = weigh(of_cutoffs=False)
+        found = weigh()
         outcomes = cautious(found, laws, prior[0])
         if turn < settled or not closes:
             continue
@@ -110,8 +107,7 @@ def explain(
             # Laws lean towards idle slots that they were to explain. Two more turns, and they no longer do.
             turns = settled + 2
         if turn < turns:
-            idle = shares
-            rest = [level.copy() for level in levels]
+            idle, rest = shares, [level.copy() for level in levels]
             for level in rest:
                 level[:, 0, 0] -= idle * totals * zeros_seen(cutoffs)
             observed = Observed.of(rest, variance, resolved)

@@ -149,23 +149,17 @@ STEPS_AT_ONCE = 256
 
 
 def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher: bool) -> FloatArray:
-    """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F).
-
-    On the `higher` side bins count from the top.
-    """
+    """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F)."""
 
     def laws_of(some: slice) -> tuple[FloatArray, FloatArray]:
         laws = [resized(season[some], size, cells.resolved, higher=higher) for size in priors.SIZES_IN_LOGS]
         return np.stack(laws, axis=1), laws[priors.SAME_SIZE]
 
     weights = weights_of_sizes(_log_likelihoods_of(laws_of, cutoffs, cells))
-    return np.asarray(
-        sum(
-            weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
-            for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True)
-            if weight.any()
-        )
+    likely = (
+        (size, weight[:, None]) for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True) if weight.any()
     )
+    return np.asarray(sum(weight * resized(season, size, season.shape[-1], higher=higher) for size, weight in likely))
 
 
 def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:

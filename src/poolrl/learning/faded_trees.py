@@ -28,8 +28,7 @@ LARGEST_TREES = 2**30
 class FadedTrees:
     """Sums over periods, in floating point, by the names they have in a file.
 
-    `level_B` are the nodes of a level. `unobserved`, `totals` and `left` are as in `PrivateOutcomes`, if every period
-    has released them.
+    `level_B` are the nodes of a level; the rest is as in `PrivateOutcomes`, if every period has released it.
     """
 
     arrays: Arrays

@@ -90,10 +90,7 @@ def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels:
 
 
 def unsettled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
-    """The inverse of `settled_levels`: the same levels as multiples of the log's own scale.
-
-    e = φ(e) times the settled level. Sales rise more slowly than levels do, so repeating it finds e.
-    """
+    """The inverse of `settled_levels`. Sales rise more slowly than levels do, so repeating e = φ(e) levels finds e."""
     found = levels
     for _ in range(UNSETTLING_ROUNDS):
         found = levels * _sales_ratio(problem, outcomes, found)
@@ -168,10 +165,7 @@ def _lowest_place(cost: FloatArray, best: IntArray, edges: FloatArray) -> FloatA
 
 
 def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
-    """The expected cost of ordering up to levels (*labels, H, k), (*labels, k), if labels stay as they are.
-
-    G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = G_h(max(x, S_h)),   from zero stock
-    """
+    """The cost of levels S (*labels, H, k) from zero stock, (*labels, k), if labels stay: V_h(x) = G_h(max(x, S_h))."""
     cells, horizon, products = problem.labels.count, problem.horizon, problem.products
     (weights, points), per_step, bins = outcomes.by_cell, (cells, horizon, products), outcomes.points.shape[-1]
     profile = problem.scale_profile.reshape(per_step)

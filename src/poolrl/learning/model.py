@@ -34,10 +34,7 @@ MODEL_FORMAT = "poolrl model 1"
 
 @dataclass(repr=False, eq=False)
 class PrivateModel:
-    """Estimated outcomes under the public facts of `problem`, with the guarantee that their release was paid for.
-
-    `report` says how it was learned, in released numbers only.
-    """
+    """Estimated outcomes under the public facts of `problem`, with the guarantee that their release was paid for."""
 
     problem: OutcomeProblem
     outcomes: OutcomeDistribution
@@ -188,8 +185,11 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
     axes = tuple(problem.labels.names.index(name) for name in unknown)
     # How common each value is, given the other labels and the step, (*labels, H).
-    shape = (*problem.labels.shape, problem.horizon)
-    counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
+    counts = (
+        np.zeros(outcomes.weights.shape[:-2])
+        if outcomes.slots is None
+        else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
+    )
     chance = (counts + priors.LEAST_WEIGHT) / (counts + priors.LEAST_WEIGHT).sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)

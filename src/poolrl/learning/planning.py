@@ -46,8 +46,6 @@ class FoundPoints:
 
 # Where values of a problem stand.
 ValuePoints = Axes | Partition | FoundPoints
-
-
 # The values of each planner. A problem names its own (`Problem.planner`).
 PLANNERS: dict[str, ValueSettings] = {
     "levels": Separable(),

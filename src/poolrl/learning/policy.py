@@ -1,7 +1,4 @@
-"""Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee.
-
-Its decision rule says how an action follows from a learned Q, and how it is stored in a file.
-"""
+"""Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee."""
 
 from __future__ import annotations
 

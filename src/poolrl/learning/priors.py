@@ -20,10 +20,9 @@ IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
 USUAL = (0.8, 0.1, 0.05, 0.05)
 # Cells seen before any data, of each class.
 LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
-# Means below this part of a bin cannot be told apart, means above this many bounds hardly.
-LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
-# Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
-LOWEST_SHARE = 5e-4
+# Means below this part of a bin cannot be told apart, means above this many bounds hardly. Nor are means below the last
+# share of the bound looked for: shops a thousand times smaller than the bound.
+LOWEST_MEAN, HIGHEST_MEAN, LOWEST_SHARE = 0.35, 1.6, 5e-4
 # Sampled counts have at least this variance, so that an empty leaf or split is not taken for an impossible one.
 LEAST_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
@@ -38,8 +37,7 @@ USUAL_SPREAD = 0.2
 USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
 # A few cells are like no other, and may have any log-mean.
 OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away, for shops of which one sells 150 times as much as
-# another, and up to this many times their own spread.
+# Effects are looked for up to this many units of log-mean away, a factor of 150, and this many times their own spread.
 FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
 # Cells seen before any data: all shapes together.
@@ -62,12 +60,10 @@ WHISPER = 1e-6
 
 # How far the log looked, and the tail beyond (`outcomes`, plans).
 
-# A level is explored if this share of the slots looked at least as far.
-EXPLORED = 0.1
-# A price or a bid is named freely: whoever named a low one did not do so because of what was left.
-EXPLORED_BY_CHOICE = 0.02
-# Beyond the explored range outcomes are extrapolated. No decision lies further beyond it than by this factor
-# (docs/departures.md, 27).
+# A level is explored if this share of the slots looked at least as far. A price or a bid is named freely: whoever named
+# a low one did not do so because of what was left.
+EXPLORED, EXPLORED_BY_CHOICE = 0.1, 0.02
+# No decision lies further beyond the explored range than by this factor (docs/departures.md, 27).
 CLIMB = 1.5
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
 LEAST_SEEN, MOST_SEEN = 0.02, 0.999

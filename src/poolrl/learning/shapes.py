@@ -37,10 +37,7 @@ SingleArray = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Laws:
-    """All laws as shares of B bins, (M · S + 2, B): M log-means times S shapes, then the two without a size.
-
-    In single precision, because a likelihood has cells × laws numbers.
-    """
+    """All laws as shares of B bins, (M · S + 2, B): M log-means times S shapes, then the two without a size."""
 
     log_means: FloatArray  # (M,)
     usual: FloatArray  # (S,) how common each shape is, before any data
@@ -168,8 +165,8 @@ def log_likelihoods(
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
-    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. `sides` (cells,) says where
-    only a side is seen. With `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
+    `law` and `cutoffs` (cells, B) are the current estimates. `sides` (cells,) says where only a side is seen. With
+    `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
 
     Given the other law, the shares of both kinds of leaves are linear in the law F_j: n T_k F_j. With leaves x_k whose
     inverse covariance is W_k, it is a quadratic form in F_j, the same for all cells of a group but for n and x:

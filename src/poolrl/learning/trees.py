@@ -24,8 +24,7 @@ from poolrl.problems.problem import OutcomeProblem
 class Cells:
     """Trees of cells: levels (cells, kinds, size) with noise of `variance`, and slots `totals` (cells,).
 
-    `status` (cells,) says where only the side of an outcome is seen. All cells of a release have the `shape`
-    (*labels, H, k).
+    `status` (cells,) says where only the side of an outcome is seen; `shape` is (*labels, H, k) for a whole release.
     """
 
     levels: list[FloatArray]

@@ -44,9 +44,8 @@ class CapacityRule:
         """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and must fit."""
         given = as_floats("stock", stock)
         if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
-            raise ValueError(
-                f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
-            )
+            last = len(self.capacity) - 1
+            raise ValueError(f"order_up_to takes a step in 0 .. {last} and {len(self.volumes)} stocks")
         held = np.atleast_2d(given)
         if ((held * self.volumes).sum(axis=1) > self.room[step] * (1 + 1e-9)).any():
             raise ValueError("the stock at hand takes more than the capacity of this step: order nothing")
@@ -108,8 +107,7 @@ def solve_capacity(
     levels = _levels_by_price(plan, size, prices)
     # All that may be left must fit later too.
     used = room if (terms.spoilage == 1).all() else np.minimum.accumulate(room[::-1])[::-1]
-    rule = CapacityRule(size, room, used, levels)
-    costs = simulated_costs(laws, rule.order_up_to, rng, paths)
+    costs = simulated_costs(laws, CapacityRule(size, room, used, levels).order_up_to, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
     return CapacityPlan(size, room, used, levels, plan, prices, bound, float(costs.mean()), error)
 
@@ -130,8 +128,7 @@ def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[Fl
             best[:] = [(bound, prices.copy(), plan)]
         return -bound, counts * (room - size @ expected_levels(plan))
 
-    start = np.zeros(len(room))
-    minimize(minus_bound, start, jac=True, method="L-BFGS-B", bounds=[(0.0, highest)] * len(room))
+    minimize(minus_bound, np.zeros(len(room)), jac=True, method="L-BFGS-B", bounds=[(0.0, highest)] * len(room))
     bound, prices, plan = best[0]
     return prices, plan, bound
 

@@ -43,9 +43,8 @@ class _Shop:
     def order(self, step: int, stock: FloatArray, shares: FloatArray) -> FloatArray:
         """The part of the wanted order that can be ordered, in units."""
         terms = self.laws.terms
-        cap = self.laws.caps[:, step] * self.laws.width
+        cap, pack = self.laws.caps[:, step] * self.laws.width, self.laws.packs * self.laws.width
         wanted = np.minimum(shares * self.high, cap) - stock
-        pack = self.laws.packs * self.laws.width
         order = np.where(terms.pack > 0, np.floor(wanted / pack + SINGLE) * pack, wanted)
         enough = (order > 0) & (order >= terms.minimum[:, step] - 1e-9) & terms.deliveries[:, step]
         return np.where(enough, order, 0.0)
