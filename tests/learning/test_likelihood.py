@@ -54,7 +54,7 @@ def test_differences_are_those_of_gaussian_densities(kinds: int) -> None:
         blind = np.zeros(BINS, dtype=bool) if other is None else ~looked_at(other[cell])
         density = np.zeros(len(table))
         for kind in range(kinds):
-            sampled = current[kind] + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * current[kind]) ** 2
+            sampled = current[kind] + priors.LEAST_VARIANCE + (priors.MISFIT * current[kind]) ** 2
             sampled += np.where(blind, n**2, 0.0)
             covariance = variance * np.eye(len(design)) + design @ np.diag(sampled) @ design.T
             nodes = np.concatenate([level[cell, kind] for level in levels])

@@ -173,7 +173,7 @@ def test_without_rows_the_shape_remains() -> None:
 
 def test_outcomes_at_even_shares_keep_their_law() -> None:
     points, weights = np.array([[0.5, 1.5, 2.5]]), np.array([[0.2, 0.5, 0.3]])
-    drawn = law_at_shares(weights, points, 1_000)[:, 0]
+    drawn = law_at_shares(weights, points, (np.arange(1_000) + 0.5) / 1_000)[:, 0]
     assert (drawn < 1).mean() == pytest.approx(0.2, abs=0.001)
     assert (drawn < 2).mean() == pytest.approx(0.7, abs=0.001)
     assert drawn.mean() == pytest.approx((weights @ points.T).item(), abs=0.01)

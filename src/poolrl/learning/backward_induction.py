@@ -96,8 +96,8 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
         min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
 
-    In closed form: a sum that is too small is raised evenly. One that is too large is lowered evenly, down to zero, by
-    the largest t_j = (Σ_{i≤j} n_(i) − high) / j over its counts, sorted from the largest.
+    A sum that is too small is raised evenly. One that is too large is lowered evenly, down to zero, by the largest
+    t_j = (Σ_{i≤j} n_(i) − high) / j over its counts, sorted from the largest.
     """
     moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
     expected = np.maximum(total, 0.0).astype(np.float64, copy=False)
@@ -126,18 +126,16 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
     every = quasi_outcomes(outcomes, OUTCOME_DRAWS, together)
 
     def stages(step: int) -> Iterator[Stage]:
-        drawn = every[step]
-        targets = partition.state_count
+        drawn, targets = every[step], partition.state_count
         for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])
-            nodes = len(rows)
             arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
             reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
             state_of = arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)
             target, weight = partition.states.weights(problem.unit_state(state_of))
-            cell = np.repeat(np.arange(nodes), OUTCOME_DRAWS)[:, None] * targets + target
-            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=nodes * targets)
-            yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
+            cell = np.repeat(np.arange(len(rows)), OUTCOME_DRAWS)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=len(rows) * targets)
+            yield Stage(reward, kernel.reshape(-1, targets).astype(np.float64, copy=False), rows=rows)
 
     return stages
 
@@ -254,8 +252,8 @@ def backward_induction(
 ) -> tuple[FloatArray, Planned]:
     """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0: Q at the nodes, (H, N), and what is said of them.
 
-    Pessimism needs rewards in [0, 1]. So the rewards of each step are shifted by `reward_ranges` and divided by the
-    widest range, which changes no decision. Nodes in no stage stay at zero, the lowest value under pessimism.
+    Pessimism needs rewards in [0, 1]: they are shifted by `reward_ranges` and divided by the widest, which changes no
+    decision. Nodes in no stage stay at zero, the lowest value under pessimism.
     """
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0

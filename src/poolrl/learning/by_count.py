@@ -2,10 +2,9 @@
 
     Q_h(n, a) = mean over outcomes ξ of r_h(n, a, ξ) + V_{h+1}(f_h(n, a, ξ)),    V_h(n) = max_a Q_h(n, a)
 
-Counts are few, so values need no approximation, and a second, finer look finds the best action between two of an axis.
-Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
-The outcomes of a step are read off their laws at the same shares of each. That is exact where rewards and next counts
-are sums of functions of single outcomes, as in all problems of this package, and highest bids do rise together.
+A second, finer look finds the best action between two of an axis. Outcomes of a step are read off their laws at the
+same shares of each: exact where rewards and next counts are sums of functions of single outcomes, as in all problems of
+this package. Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.resolution import FINER_POINTS
 from poolrl.learning import priors
+from poolrl.learning.law import cumulative
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -24,8 +24,6 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 OUTCOMES_AT_ONCE = 2**22
 # However noisy a log is, the middle half of what was tried was tried.
 MOST_DOUBTED = 0.25
-# Even a round without a row has some weight, so that every cell has a law.
-LEAST_ROUND = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +61,14 @@ def plan_by_count(outcomes: OutcomeDistribution, problem: OutcomeProblem, settin
     cells, counts = problem.labels.count, round(float(problem.state_high[0] - problem.state_low[0])) + 1
     shape = (cells, problem.horizon, counts, 1)
     actions, values = np.empty(shape), np.empty(shape)
-    weights = outcomes.weights.reshape(cells, *outcomes.weights.shape[-3:])
-    points = outcomes.points.reshape(cells, *outcomes.points.shape[-2:])
+    weights, points = outcomes.by_cell
+    even = (np.arange(settings.outcomes) + 0.5) / settings.outcomes
     state = problem.state_low + np.arange(counts)[:, None]  # (N + 1, 1)
     column, tried_by = np.arange(counts), tried_range(outcomes, problem).reshape(2, cells, problem.horizon)
     for cell in range(cells):
         after = np.zeros(counts)
         for step in reversed(range(problem.horizon)):
-            drawn = law_at_shares(weights[cell, step], points[cell], settings.outcomes)
+            drawn = law_at_shares(weights[cell, step], points[cell], even)
             low, high = (
                 np.clip(limit[:, 0], tried_by[0, cell, step], tried_by[1, cell, step])
                 for limit in problem.allowed(step, state)
@@ -89,29 +87,27 @@ def plan_by_count(outcomes: OutcomeDistribution, problem: OutcomeProblem, settin
 def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> FloatArray:
     """Between which actions a plan may choose, (2, *labels, H): where the log tells what follows, and a bit beyond.
 
-    Where outcomes are seen on one side of an action, only the other side is in the dark. Where only the side is known,
-    nothing is known but at values that were tried. The range is the same for all rounds of a season.
+    Where only the side of an outcome is known, nothing is known but at values that were tried. The range is the same
+    for all rounds of a season.
     """
     shape = outcomes.weights.shape[:-2]
     limits = np.stack([np.full(shape, -np.inf), np.full(shape, np.inf)])
     if outcomes.cutoffs is None:
         return limits
     # A decision that was tried in one round counts as tried in all of them.
-    slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], LEAST_ROUND)
+    slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], priors.LEAST_WEIGHT)
     laws = (outcomes.cutoffs[..., 0, :] * slots[..., None]).sum(axis=-2, keepdims=True)
     below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)
     # A share of rows that noise alone could make was not tried. Rows of both kinds count, so noise counts twice.
     # Caution is for the end at which rounds fail: a price that is too high sells nothing.
     noise = np.sqrt(2 * shape[-1] * outcomes.variance) / slots.sum(axis=-1, keepdims=True)
     careful = np.clip(noise, priors.EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
-    at_low, at_high = (
-        (priors.EXPLORED_BY_CHOICE, careful) if less_succeeds(problem) else (careful, priors.EXPLORED_BY_CHOICE)
-    )
+    ends = (priors.EXPLORED_BY_CHOICE, careful)
+    at_low, at_high = ends if less_succeeds(problem) else ends[::-1]
     points = outcomes.points[..., None, 0, :]
     step = points[..., 1] - points[..., 0]
-    least = (below < at_low).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
-    most = (below < 1 - at_high).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
-    low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in (least, most))  # (*labels, 1)
+    places = ((below < end).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1) for end in (at_low, 1 - at_high))
+    low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in places)  # (*labels, 1)
     if 0 in problem.current_status:
         limits[0], limits[1] = low - step / 2, high + step / 2
     elif outcomes.higher:
@@ -128,16 +124,12 @@ def less_succeeds(problem: OutcomeProblem) -> bool:
     return bool(after[0] < problem.state_high[0] - 0.5)
 
 
-def law_at_shares(weights: FloatArray, points: FloatArray, many: int) -> FloatArray:
-    """Outcomes (many, k) at even shares of their laws (k, B), whose weight is spread evenly over each bin."""
-    shares = (np.arange(many) + 0.5) / many
-    bins = points.shape[-1]
-    found = np.empty((many, len(weights)))
-    for i, (law, at) in enumerate(zip(weights, points, strict=True)):
-        half = (at[1] - at[0]) / 2 if bins > 1 else 0.0
-        edges = np.append(at - half, at[-1] + half)
-        found[:, i] = np.interp(shares, np.append(0.0, np.cumsum(law) / law.sum()), edges)
-    return found
+def law_at_shares(weights: FloatArray, points: FloatArray, shares: FloatArray) -> FloatArray:
+    """Outcomes (m, k) at the same shares (m,) of their laws (k, B), whose weight is spread evenly over each bin."""
+    half = (points[:, 1:2] - points[:, :1]) / 2 if points.shape[-1] > 1 else 0.0
+    edges, below = np.hstack([points - half, points[:, -1:] + half]), cumulative(weights)
+    below /= weights.sum(axis=-1, keepdims=True)
+    return np.stack([np.interp(shares, *law) for law in zip(below, edges, strict=True)], axis=1)
 
 
 def _expected_worth(

@@ -1,23 +1,19 @@
 """The laws of every cell: what demand and past order levels are like there, by their shapes and by all other cells.
 
-Outcome and cut-off level censor each other. So their laws are found in turn, each given the other (three times are
-enough), and the weights of the dictionary's laws by all cells together (empirical Bayes). A cell's law is located with
-weight w, else uniform or zero. A located law has a shape, of weight q, and a log-mean
+Outcome and cut-off level censor each other. So their laws are found in turn, each given the other, and the weights of
+the dictionary's laws by all cells together (empirical Bayes). A cell's law is located with weight w, else uniform or
+zero. A located law has a shape, of weight q, and a log-mean
 
     m ~ N( μ + Σ_f e_f[value of factor f in the cell],  τ² ),      e_f ~ N(0, τ_f²)
 
-where the factors are the step, the coordinate and each label. Everything but the cell's own law is shared: w, q, μ, the
-effects and their spreads. They are found in turn, each from its likelihood on the grid of log-means, given the others.
-So a thousand thin cells say together what none could say alone.
+where the factors are the step, the coordinate, each label, and pairs of them. Everything but the cell's own law is
+shared, and found in turn. So a thousand thin cells say together what none could say alone.
 
-A few days in a hundred on which nothing happens (a holiday, a closed shop) are too few to be seen in one shop's trees.
-But all cells of a step together show them: their first leaves hold more than their laws explain. That part is taken out
-of the trees, the rest is explained by its shape, and the part is put back at zero:
+A few days on which nothing happens (a holiday) are too few to be seen in one shop's trees. But in all cells c of a step
+h together the first leaves hold more than their laws explain, which is e_c. That part z_h is taken out of the trees,
+and put back at zero (`idle_shares`):
 
     seen first leaf ≈ n_c ((1 − z_h) e_c + z_h S_G(0)),   so   z_h = Σ_c (seen − n_c e_c) / Σ_c n_c (S_G(0) − e_c)
-
-over the cells c of step h, where e_c is the share that the law of all other days expects there, and S_G(0) the chance
-that a zero is seen at all. Only what clearly exceeds noise and sampling counts.
 """
 
 from __future__ import annotations
@@ -32,15 +28,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning import priors
-from poolrl.learning.shapes import (
-    UNIFORM,
-    Laws,
-    Observed,
-    SingleArray,
-    dictionary,
-    expected_shares,
-    log_likelihoods,
-)
+from poolrl.learning.shapes import UNIFORM, Laws, Observed, SingleArray, dictionary, expected_shares, log_likelihoods
 from poolrl.learning.trees import Cells, consistent_masses, refined
 
 TURNS = 3
@@ -80,15 +68,13 @@ def explain(
 ) -> CellLaws:
     """The laws that explain the trees of cells.
 
-    `steps` (cells,) says which step a cell belongs to. `reach` holds λ of some steps and coordinates: before any data,
-    cut-off levels are uniform up to one of them. `higher` says that bins count from the top. Where the world never
-    `closes`, no step is idle.
+    `steps` (cells,) says which step a cell belongs to. Before any data, cut-off levels are uniform up to a λ of
+    `reach`. `higher` says that bins count from the top. Where the world never `closes`, no step is idle.
     """
     levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
     kinds, bins = levels[-1].shape[1:]
-    fine, laws = (
-        dictionary(resolved, many, higher=higher, closes=closes) for many in (max(bins, PLANNING_BINS), resolved)
-    )
+    fine = dictionary(resolved, max(bins, PLANNING_BINS), higher=higher, closes=closes)
+    laws = dictionary(resolved, resolved, higher=higher, closes=closes)
     observed = Observed.of(levels, variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
     # Cut-off levels before any data, (bins,).
@@ -98,11 +84,9 @@ def explain(
     first_leaves, leaf_variance = coarser(levels[-1][:, 0], resolved)[:, 0], variance * bins / resolved
     idle = np.zeros(len(totals))
 
-    def weigh(*, of_cutoffs: bool) -> Posterior:
+    def weigh(**which: bool) -> Posterior:
         slots = totals * (1 - idle)
-        found = log_likelihoods(
-            observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, of_cutoffs=of_cutoffs
-        )
+        found = log_likelihoods(observed, laws, law=outcomes, cutoffs=cutoffs, totals=slots, sides=sides, **which)
         return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
@@ -114,7 +98,7 @@ def explain(
             cutoffs = cautious(order_laws, laws, coarser(limits, resolved))
             if sides.any():
                 cutoffs[sides] = _levels_tried(cells.some(sides), cutoffs[sides])
-        found = weigh(of_cutoffs=False)
+        found = weigh()
         outcomes = cautious(found, laws, prior[0])
         if turn < settled or not closes:
             continue
@@ -123,8 +107,7 @@ def explain(
             # Laws lean towards idle slots that they were to explain. Two more turns, and they no longer do.
             turns = settled + 2
         if turn < turns:
-            idle = shares
-            rest = [level.copy() for level in levels]
+            idle, rest = shares, [level.copy() for level in levels]
             for level in rest:
                 level[:, 0, 0] -= idle * totals * zeros_seen(cutoffs)
             observed = Observed.of(rest, variance, resolved)
@@ -147,7 +130,7 @@ def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
     found = coarser(masses[:, 0], bins)
     total = found.sum(axis=-1, keepdims=True)
     # A cell without a slot has tried nothing, and its shape remains.
-    return np.where(total > 0, found / np.where(total > 0, total, 1.0), laws)
+    return np.divide(found, total, out=laws.copy(), where=total > 0)
 
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
@@ -167,8 +150,8 @@ IMPOSSIBLE = -60.0
 class Posterior:
     """The weight of every law in every cell, (cells, J), and the part of them that is learned.
 
-    `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. So the estimate ends at the
-    public prior as ρ → 0. K has fitted weights, so it is a rule of caution and not a probability.
+    `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. K has fitted weights, so it
+    is a rule of caution and not a probability.
     """
 
     weights: SingleArray
@@ -178,9 +161,9 @@ class Posterior:
 def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
     """Learn the prior from all cells, then weigh every cell's laws by it.
 
-    `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own
-    trees twice: its effects are those that the other cells of the same value would give. The likelihoods, whose
-    largest are zero, become the weights in place: there are cells × laws of them.
+    `factors` give the value's number of each factor in each cell, (cells,). A cell's effects are those that the other
+    cells of the same value would give, so its own trees never count twice. The likelihoods, whose largest are zero,
+    become the weights in place: there are cells × laws of them.
     """
     grid, means, shapes = laws.log_means, len(laws.log_means), len(laws.usual)
     cells, uniform = len(log_likelihood), log_likelihood[:, means * shapes + UNIFORM].astype(np.float64)
@@ -239,9 +222,8 @@ class _Sizes:
             (self.effects[i], doubt), (mean, more) = (
                 _moments(log_weights, offsets) for log_weights in (of_values, of_values[factor] - given)
             )
-            self.effect_spreads[i] = max(
-                float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), priors.LEAST_EFFECT_SPREAD
-            )
+            spread = float(np.sqrt((self.effects[i] ** 2 + doubt).mean()))
+            self.effect_spreads[i] = max(spread, priors.LEAST_EFFECT_SPREAD)
             self.shift = others + self.effects[i][factor]
             location, variance = location + mean, variance + more
         self.spread = self._likely_spread(by_mean, without_size, weight, centres[0] + self.shift)
@@ -249,11 +231,9 @@ class _Sizes:
         near = np.exp(-((grid - inside) ** 2) / (2 * (variance + self.spread**2)[:, None]))
         return (1 - priors.OUTLIERS) * near / near.sum(axis=1, keepdims=True) + priors.OUTLIERS / len(grid)
 
-    def _likely_spread(
-        self, by_mean: FloatArray, without_size: FloatArray, weight: float, location: FloatArray
-    ) -> float:
+    def _likely_spread(self, by_mean: FloatArray, without_size: FloatArray, weight: float, at: FloatArray) -> float:
         """τ, by its likelihood over all cells and a broad prior around the usual one."""
-        columns, part = self._places(location, 1)
+        columns, part = self._places(at, 1)
         located = np.take_along_axis(by_mean @ self._smoothing, columns[None], axis=-1)  # (T, cells, 2)
         curve = _log_mixture(located, without_size, weight)
         score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
@@ -301,10 +281,9 @@ def idle_shares(
     totals: FloatArray,
     steps: IntArray,
 ) -> FloatArray:
-    """The share of idle slots of every cell (cells,), the same for all cells of a step.
+    """The share of idle slots of every cell (cells,), the same for all cells of a step; only what is no accident.
 
-    `first_leaves` (cells,) are the seen ones, of noise `variance`. `law` and `cutoffs` (cells, B) are the laws of slots
-    that are not idle, and `steps` says which step a cell belongs to.
+    `first_leaves` (cells,) are seen, of noise `variance`. `law` and `cutoffs` (cells, B) are those of other slots.
     """
 
     def over_cells(values: FloatArray) -> FloatArray:

@@ -1,17 +1,14 @@
 """Do orders follow demand? A test on joint counts of order-up-to levels and of what they showed.
 
-Kaplan-Meier takes outcomes to be independent of the levels that cut them off. Counts of outcomes alone cannot test
-that: whatever they are, independent levels explain them too (Tsiatis 1975). Joint counts can. A row whose level is at
-least t always shows whether its outcome is below t. So two rows whose levels are at least t can be compared at t:
+Kaplan-Meier takes outcomes to be independent of the levels that cut them off, and outcomes alone cannot test it
+(Tsiatis 1975). But two rows of one label cell, step and coordinate can be compared at an edge t that both levels reach:
 
     pairs        one outcome is below t, the other one is not
-    agreeing     ... and the row whose outcome is beyond t has the higher level
-    disagreeing  ... and it has the lower level
+    agreeing     ... and the row whose outcome is beyond t has the higher level;   disagreeing   ... the lower level
 
-    effect = (agreeing − disagreeing) / pairs               Somers' D
+    effect = (agreeing − disagreeing) / pairs               Somers' D, summed over all edges t between bands
 
-Pairs are taken within one label cell, step and coordinate only, at every edge t between bands, and summed. The rows of
-a pair stand in different cells, whose noises are independent. So noise leaves every sum right on average.
+The rows of a pair stand in different cells, whose noises are independent. So noise leaves every sum right on average.
 """
 
 from __future__ import annotations
@@ -42,10 +39,9 @@ def read_dependence(released: PrivateTable, problem: OutcomeProblem, _: OutcomeD
 
 
 def compared(counts: Counts, problem: OutcomeProblem) -> Counts:
-    """The coordinates of a joint table (*labels, H, k, bands, 2, bands) that have something of their own to compare.
+    """Of a joint table (*labels, H, k, bands, 2, bands) what has something of its own to compare.
 
-    One decision cuts off all outcomes of a round, such as the two highest bids, and these rise and fall together. So
-    the first one counts that is seen on one side.
+    One decision cuts off all outcomes of a round, such as the two highest bids: the first seen on one side counts.
     """
     if problem.action_dim >= problem.outcome_dim:
         return counts
@@ -54,10 +50,7 @@ def compared(counts: Counts, problem: OutcomeProblem) -> Counts:
 
 
 def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> float:
-    """The error of the effect that a table with this noise would have, from public quantities alone.
-
-    As if each of `tables` (label cells and steps) had `slots`, with levels and outcomes in a few bands.
-    """
+    """The error of the effect if each of `tables` (label cells and steps) had `slots`, from public quantities alone."""
     law, bands = np.array(USUAL_BANDS), len(USUAL_BANDS)
     counts = np.zeros((bands, 2, bands))
     counts[:, 0] = np.tril(np.outer(law, law))
@@ -79,9 +72,8 @@ def compare_levels(counts: Counts, variance: float) -> Dependence:
 
         agreeing − disagreeing = ½ xᵀSx,   pairs = ½ xᵀPx.
 
-    The first of them has two errors. Sampling: each row pulls it by (Sx)(c), under independence evenly to both sides,
-    so the variance is Σ x (Sx)². Noise ε on x adds (Sx)ᵀε + ½ εᵀSε, of variance σ²‖Sx‖² + ½σ⁴‖S‖². Squares of noisy
-    counts are too large by σ² times squares of S, on average, which is taken off again.
+    Sampling gives the first one the variance Σ x (Sx)²: under independence a row pulls evenly to both sides. Noise ε
+    adds (Sx)ᵀε + ½ εᵀSε, of variance σ²‖Sx‖² + ½σ⁴‖S‖². Squares of noisy counts are too large, which is taken off.
     """
     bands = counts.shape[-1]
     cells = counts.reshape(-1, bands * 2 * bands).astype(np.float64)

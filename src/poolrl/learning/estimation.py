@@ -1,22 +1,17 @@
-"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier.
+"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier. All is post-processing.
 
-Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
-Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
+Much noise leaves the shape, little noise the tree, and σ² = 0 plain Kaplan-Meier on the bins. As ρ → 0 the result
+becomes the public prior, which is uniform between the outcome's bounds.
 
-*Rounds of a season* are alike, until they show that they are not. One round has few rows, and the best bid of a noisy
-law is too often the best of its noise. So the trees of all steps are added up, and tell the law F of the season, also
-without noise: rows are a sample. A step has this law at a size of its own, with τ learned from all steps:
+*Rounds of a season* are alike, until they show that they are not: one round has few rows. The trees of all steps, added
+up, tell the law F of the season. A step has it at a size of its own, with τ learned from all steps, as far as it
+explains the steps as well as laws of their own do (`shared_part`):
 
     F_h(x) = F(x e^{−m_h}),    m_h ~ N(0, τ²)
 
-The rest of a step is learned around that law. A season of rounds that differ much is wider than each of them. So it
-counts as far as it explains the trees of the steps as well as laws of their own do (`shared_part`).
-
-*Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). At each
-price that was tried the share of those who did not buy estimates F(price), and F cannot fall: the most likely law is
-the isotonic regression of these shares (Ayer et al. 1955). It converges slowly, at n^(−1/3). So it only corrects the
-law that the dictionary's shapes explain, from few bins to many, as far as noise and sampling allow. Where no price was
-tried, that law remains. Prices must not follow values that only the seller knows.
+*Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). The share of
+those who did not buy estimates F(price), and F cannot fall: isotonic regression (Ayer et al. 1955). It converges at
+n^(−1/3). So it only corrects the law of the shapes. Prices must not follow values that only the seller knows.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning import priors
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
-from poolrl.learning.law import Law, places_of
+from poolrl.learning.law import Law, cumulative, places_of
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, continued, equal_bins, reaches
 from poolrl.learning.shapes import Observed, beyond, expected_shares
 from poolrl.learning.trees import Cells, consistent_masses, kaplan_meier, mean_left, observed_slots, refined, upward
@@ -50,7 +45,12 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
     totals = observed_slots(released)
     cells, season = Cells.of(released, problem, totals), None
     if problem.one_season and problem.horizon > 1:
-        season = cells.of_each_step(_season_laws(cells.whole_season(), problem))
+        whole = cells.whole_season()
+        laws = _explained(whole, problem)
+        together, _ = _by_kaplan_meier(whole, problem, laws)
+        # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
+        together[whole.status] = laws.outcomes[whole.status]
+        season = cells.of_each_step(together)
     weights, tried = _step_laws(cells, problem, season)
     # From here on bins lie in their natural order.
     higher = problem.boundary.side == "higher"
@@ -70,15 +70,6 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
         higher,
         released.variance,
     )
-
-
-def _season_laws(cells: Cells, problem: OutcomeProblem) -> FloatArray:
-    """The law that all rounds of a season have together, (cells, F)."""
-    laws = _explained(cells, problem)
-    found, _ = _by_kaplan_meier(cells, problem, laws)
-    # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
-    found[cells.status] = laws.outcomes[cells.status]
-    return found
 
 
 def _step_laws(
@@ -145,8 +136,7 @@ def _by_kaplan_meier(
 def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
     """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
 
-    Pairs are for effects that do not add up: a promotion that runs on weekdays, a shop that is strong on Saturdays. A
-    factor with one value, or with a value for every cell, would only repeat what is known without it.
+    A factor with one value, or with a value for every cell, would only repeat what is known without it.
     """
     numbers = np.indices(shape).reshape(len(shape), -1)
     singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
@@ -159,23 +149,17 @@ STEPS_AT_ONCE = 256
 
 
 def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher: bool) -> FloatArray:
-    """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F).
-
-    On the `higher` side bins count from the top.
-    """
+    """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F)."""
 
     def laws_of(some: slice) -> tuple[FloatArray, FloatArray]:
         laws = [resized(season[some], size, cells.resolved, higher=higher) for size in priors.SIZES_IN_LOGS]
         return np.stack(laws, axis=1), laws[priors.SAME_SIZE]
 
     weights = weights_of_sizes(_log_likelihoods_of(laws_of, cutoffs, cells))
-    return np.asarray(
-        sum(
-            weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
-            for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True)
-            if weight.any()
-        )
+    likely = (
+        (size, weight[:, None]) for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True) if weight.any()
     )
+    return np.asarray(sum(weight * resized(season, size, season.shape[-1], higher=higher) for size, weight in likely))
 
 
 def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:
@@ -189,11 +173,8 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
     """How likely each step has each size, (cells, S), by log-likelihoods of the same shape and a spread for all."""
     log_joint, posteriors = np.empty(len(priors.SIZE_SPREADS)), []
     for i, spread in enumerate(priors.SIZE_SPREADS):
-        prior = (
-            np.eye(len(priors.SIZES_IN_LOGS))[priors.SAME_SIZE]
-            if spread == 0
-            else np.exp(-((priors.SIZES_IN_LOGS / spread) ** 2) / 2)
-        )
+        # A spread of zero leaves one size.
+        prior = np.exp(-((priors.SIZES_IN_LOGS / max(spread, 1e-9)) ** 2) / 2)
         with np.errstate(divide="ignore"):
             joint = scores + np.log(prior / prior.sum())
         total = logsumexp(joint, axis=1, keepdims=True)
@@ -205,10 +186,9 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
 def shared_part(
     sized: FloatArray, own: FloatArray, cutoffs: FloatArray, cells: Cells, same_season: IntArray
 ) -> FloatArray:
-    """How likely the laws of a season explain its steps, (cells,), and not laws of their own; both are (cells, F).
+    """How likely the laws of a season, (cells, F), explain its steps, (cells,), and not laws of their own.
 
-    A law of its own has a shape and a size for each step. Having been chosen for its trees, it explains them a bit
-    better by luck, which is taken off. `same_season` (cells,) numbers the seasons.
+    These were chosen for their trees, and explain them better by luck. `same_season` (cells,) numbers the seasons.
     """
     laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
     scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
@@ -219,10 +199,9 @@ def shared_part(
 def _log_likelihoods_of(
     laws_of: Callable[[slice], tuple[FloatArray, FloatArray]], cutoffs: FloatArray, cells: Cells
 ) -> FloatArray:
-    """Of every cell's trees under its laws, (cells, S), up to a constant of each cell.
+    """Of every cell's trees under its laws, (cells, S), up to a constant of each cell, as in `log_likelihoods`.
 
-    `laws_of` gives laws (cells, S, B) of some cells, and their usual ones (cells, B). Noise is as in `log_likelihoods`,
-    sampling that of the usual laws.
+    `laws_of` gives laws (cells, S, B) of some cells, and the usual ones (cells, B) of which slots are a sample.
     """
     observed, tried = Observed.of(cells.levels, cells.variance, cells.resolved), coarser(cutoffs, cells.resolved)
     inverse, found = np.linalg.inv(observed.precision), []
@@ -234,10 +213,9 @@ def _log_likelihoods_of(
         shares = expected_shares(every, np.broadcast_to(tried[some, None], every.shape), status)
         expected = cells.totals[some, None, None, None] * shares  # (cells, 1 + S, kinds, B)
         mean = expected[:, 0]
-        sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2
-        covariance = observed.variance * inverse + sampled[..., None] * np.eye(
-            sampled.shape[-1]
-        )  # (cells, kinds, B, B)
+        sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2
+        # (cells, kinds, B, B)
+        covariance = observed.variance * inverse + sampled[..., None] * np.eye(len(inverse))
         off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
         found.append(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
     return np.concatenate(found)
@@ -246,17 +224,14 @@ def _log_likelihoods_of(
 def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray) -> FloatArray:
     """Laws (cells, F) from trees whose kinds are outcomes before and beyond the values that were tried.
 
-    `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) are the laws of tried values. Cells of one
-    number in `alike` (cells,), such as the steps of a trajectory, miss their shapes in the same way, until they show
-    that they do not. From few bins to many the laws are moved to the isotonic regression of the shares of each bin,
-    while bins have more rows than noise.
+    `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) those of tried values. Cells of one number in
+    `alike` (cells,) miss their shapes in the same way, until they show that they do not. From few bins to many the laws
+    are moved to the isotonic regression of the shares of each bin, while bins have more rows than noise.
     """
     totals, found = cells.totals, np.array(laws)
     for counts, noise in zip(*upward(cells.levels, cells.variance), strict=True):
-        bins = counts.shape[-1]
-        if bins >= priors.FEWEST_STATUS_BINS and totals.mean() / bins >= max(
-            priors.ROWS_OF_BIN, priors.NOISES_OF_BIN * noise**0.5
-        ):
+        bins, least = counts.shape[-1], max(priors.ROWS_OF_BIN, priors.NOISES_OF_BIN * noise**0.5)
+        if bins >= priors.FEWEST_STATUS_BINS and totals.mean() / bins >= least:
             found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike)
     return found
 
@@ -271,7 +246,7 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     expected = (below * weights).sum(axis=-1) / weights.sum(axis=-1)
     rows = totals[:, None] * weights.sum(axis=-1)
     known = np.maximum(rows, 1.0)
-    sampled = np.maximum(known * expected * (1 - expected), priors.LEAST_SAMPLED)
+    sampled = np.maximum(known * expected * (1 - expected), priors.LEAST_VARIANCE)
     error = (variance * (expected**2 + (1 - expected) ** 2) + sampled) / known**2
     off = np.where(rows >= 1, (counts[:, 0] - expected * counts.sum(axis=1)) / known, 0.0)
     groups, group = np.unique(alike, return_inverse=True)
@@ -280,14 +255,11 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     common = _leaning(together @ (off / error) / precision, 1 / precision)[group]
     share = np.clip(expected + common + _leaning(off - common, error), 0.0, 1.0)
     moved = np.stack([_rising(each, weight) for each, weight in zip(share, rows, strict=True)]) - expected
-    place, middles = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5
-    found = np.empty_like(laws)
-    for cell, law in enumerate(laws):
-        cumulative = np.append(0.0, np.cumsum(law)) + np.interp(place, middles, moved[cell])
-        rising = np.clip(_rising(cumulative, np.ones(fine + 1)), 0.0, 1.0)
-        rising[0], rising[-1] = 0.0, 1.0
-        found[cell] = np.diff(rising)
-    return found
+    place, middles, even = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5, np.ones(fine + 1)
+    moves = zip(cumulative(laws), moved, strict=True)
+    rising = np.stack([_rising(law + np.interp(place, middles, move), even) for law, move in moves]).clip(0.0, 1.0)
+    rising[:, 0], rising[:, -1] = 0.0, 1.0
+    return np.diff(rising, axis=-1)
 
 
 def _leaning(off: FloatArray, error: FloatArray) -> FloatArray:

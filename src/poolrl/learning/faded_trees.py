@@ -3,9 +3,8 @@
     S_t = Y_t + γ S_{t−1}     nodes, unobserved slots and public totals;  n_t alike
     V_t = v_t + γ² V_{t−1}    the variance of their noise;                q_t = n_t + γ² q_{t−1} alike
 
-Y are the nodes of one period, v their noise and n its slots. Counts of n slots are expected to vary by their own size,
-but faded ones vary less: by q / n of it. So learning gets S n/q, which are the counts of n²/q slots with noise V (n/q)²
-(Kish's effective sample size). With γ = 1 that is the plain sum. Everything here is post-processing.
+Y are the nodes of one period, v their noise and n its slots. Faded counts vary less than their own size, by q / n of
+it. So learning gets S n/q, the counts of n²/q slots with noise V (n/q)² (Kish's effective sample size).
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ LARGEST_TREES = 2**30
 class FadedTrees:
     """Sums over periods, in floating point, by the names they have in a file.
 
-    `level_B` are the nodes of a level. `unobserved`, `totals` and `left` are as in `PrivateOutcomes`, if every period
-    has released them.
+    `level_B` are the nodes of a level; the rest is as in `PrivateOutcomes`, if every period has released it.
     """
 
     arrays: Arrays

@@ -4,10 +4,9 @@
     U_h(s, a) ≈ mean over outcomes ξ of V_{h+1}(f_h(s, a, ξ))       by regression on sampled pairs
     V_h(s)    ≈ min_a Q_h(s, a)                                     by regression on sampled states
 
-All pairs meet the same quasi-random outcomes of the model, so Q is smooth in the action, and a search along its
-coordinates finds a minimum. The cost of a step is computed, and only the costs after it are fitted. U and V are linear
-in hinges max(0, w·x + c). States and pairs are those that a plan reaches: first a plan of random actions, then the one
-that was fitted last, with a little less or more than it says.
+All pairs meet the same quasi-random outcomes, so Q is smooth in the action, and a search along its coordinates finds a
+minimum. U and V are linear in hinges max(0, w·x + c). States and pairs are those that a plan reaches: first one of
+random actions, then the one that was fitted last, with a little less or more than it says.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ With demand D_h on equal bins and order-up-to levels y on their edges, for each 
 
     G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = min { G_h(y) : y ≥ x },    V_{H+1} = 0
 
-Unmet demand is lost, or waits and is ordered at once: both leave nothing for tomorrow. So the plan is the same. A cost
-is that of one trajectory which begins with empty shelves. With a scale it is a multiple of it: step h counts as much as
-its public profile says.
+Unmet demand is lost, or waits and is ordered at once: both leave nothing for tomorrow, so the plan is the same. A cost
+is that of one trajectory from empty shelves. With a scale it is a multiple: step h counts as its public profile says.
 """
 
 from __future__ import annotations
@@ -34,28 +33,23 @@ NEAREST_EDGE = 1.0
 def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
     """The best level of every label cell, step and product, (*labels, H, products).
 
-    With a scale, stock that is left is worth other multiples tomorrow. So amounts are planned in units of the public
-    profile's largest scale, and each level is divided by its own step's. Today's labels are known. Those of
-    `step_labels` are drawn anew tomorrow, as often as the released trees show them on that step; others stay.
+    Amounts are planned in units of the public profile's largest scale, and each level is divided by its own step's.
+    Labels of `step_labels` are drawn anew tomorrow, as often as the released trees show them on that step; others stay.
     """
     cells, horizon, products = problem.labels.count, problem.horizon, problem.products
-    bins = outcomes.points.shape[-1]
-    points = outcomes.points.reshape(cells, products, bins)
-    tops = points[..., -1] + points[..., 0]
+    weights, points = outcomes.by_cell
+    bins, per_step = points.shape[-1], (cells, horizon, products)
     changing = tuple(problem.labels.names.index(name) for name in step_labels)
     labelled = (*problem.labels.shape, products)
-    if changing:
-        # Tomorrow's values are averaged over these labels, so their cells need one axis.
-        widest = tops.reshape(labelled).max(axis=changing, keepdims=True)
-        tops = np.broadcast_to(widest, labelled).reshape(tops.shape)
-    per_step = (cells, horizon, products)
+    # Tomorrow's values are averaged over changing labels, so their cells need one axis.
+    widest = outcomes.tops.max(axis=changing, keepdims=True)
+    tops = np.broadcast_to(widest, labelled).reshape(cells, products)
     # Cells that may follow each other share one unit.
     labels = len(problem.labels.shape)
     largest = problem.scale_profile.max(axis=(*changing, labels), keepdims=True)
     profile = (problem.scale_profile / largest).reshape(per_step)
     limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
     limits = np.minimum(limits, priors.CLIMB * outcomes.explored.reshape(per_step))
-    weights = outcomes.weights.reshape(*per_step, bins)
     edges = np.arange(bins + 1) / bins * tops[..., None]  # (cells, products, B + 1)
     levels = np.empty(per_step)
     value = np.zeros_like(edges)
@@ -68,44 +62,35 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
         levels[:, step] = np.minimum(_lowest_place(cost, allowed.argmin(axis=-1), edges) / size, limits[:, step])
         best = np.minimum.accumulate(allowed[..., ::-1], axis=-1)[..., ::-1]
         # Above the limit nothing is ordered.
-        value = np.where(np.isinf(best), cost, best)
-        if changing:
-            chance = _chances(problem, outcomes, step, changing)[..., None, None]
-            by_label = value.reshape(*labelled, bins + 1)
-            average = (chance * by_label).sum(axis=changing, keepdims=True)
-            value = np.broadcast_to(average, by_label.shape).reshape(value.shape)
+        by_label = np.where(np.isinf(best), cost, best).reshape(*labelled, bins + 1)
+        chance = _chances(problem, outcomes, step, changing)[..., None, None]
+        average = (chance * by_label).sum(axis=changing, keepdims=True)
+        value = np.broadcast_to(average, by_label.shape).reshape(value.shape)
     return levels.reshape(*problem.labels.shape, horizon, products)
 
 
 def _chances(problem: LevelProblem, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
     """How likely each value of the changing labels is at a step, (*labels) with other labels of size one."""
     fixed = tuple(i for i in range(len(problem.labels.shape)) if i not in changing)
-    if outcomes.slots is None:
-        shape = [size if i in changing else 1 for i, size in enumerate(problem.labels.shape)]
-        return np.full(shape, 1 / np.prod(shape))
-    counts = np.maximum(outcomes.slots[..., step, :].sum(axis=-1), 0.0).sum(axis=fixed, keepdims=True)
-    return np.asarray((counts + 1e-9) / (counts + 1e-9).sum())
+    slots = np.zeros(problem.labels.shape) if outcomes.slots is None else outcomes.slots[..., step, :].sum(axis=-1)
+    counts = np.maximum(slots, 0.0).sum(axis=fixed, keepdims=True) + priors.LEAST_WEIGHT
+    return np.asarray(counts / counts.sum())
 
 
 def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """Levels as multiples of the scale that they will themselves bring about, where it is made from past sales.
 
-    Under other orders there are other sales, and an average of them is another scale: s′ = φ s. A level e of the log's
-    scale s is e/φ of s′, where φ compares the sales expected under the new levels with those under the old ones,
+    A level e of the log's scale s is e/φ of the new one, where φ compares the sales under new levels and old ones,
 
         φ = E min(D, e) / E min(D, Y),     Y the past order-up-to levels
 
-    Without it, levels below one would lower the sales, then the scale, then the orders, until nothing is sold. A scale
-    averages over labels that come and go (promotion weeks). Along labels whose costs differ it is taken one by one.
+    Without φ orders would fall until nothing is sold. Along labels whose costs differ it is taken one by one.
     """
     return levels / _sales_ratio(problem, outcomes, levels)
 
 
 def unsettled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
-    """The inverse of `settled_levels`: the same levels as multiples of the log's own scale.
-
-    e = φ(e) times the settled level. Sales rise more slowly than levels do, so repeating it finds e.
-    """
+    """The inverse of `settled_levels`. Sales rise more slowly than levels do, so repeating e = φ(e) levels finds e."""
     found = levels
     for _ in range(UNSETTLING_ROUNDS):
         found = levels * _sales_ratio(problem, outcomes, found)
@@ -180,17 +165,13 @@ def _lowest_place(cost: FloatArray, best: IntArray, edges: FloatArray) -> FloatA
 
 
 def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
-    """The expected cost of ordering up to levels (*labels, H, k), (*labels, k), if labels stay as they are.
-
-    G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = G_h(max(x, S_h)),   from zero stock
-    """
+    """The cost of levels S (*labels, H, k) from zero stock, (*labels, k), if labels stay: V_h(x) = G_h(max(x, S_h))."""
     cells, horizon, products = problem.labels.count, problem.horizon, problem.products
-    per_step, bins = (cells, horizon, products), outcomes.points.shape[-1]
-    points = outcomes.points.reshape(cells, products, bins)
+    (weights, points), per_step, bins = outcomes.by_cell, (cells, horizon, products), outcomes.points.shape[-1]
     profile = problem.scale_profile.reshape(per_step)
-    weights, wanted = outcomes.weights.reshape(*per_step, bins), levels.reshape(per_step) * profile
+    wanted = levels.reshape(per_step) * profile
     # Demand and stock of every step fit on one axis.
-    reach = (points[..., -1] + points[..., 0])[:, None] * profile
+    reach = outcomes.tops.reshape(cells, 1, products) * profile
     tops = np.maximum(reach.max(axis=1), wanted.max(axis=1))
     edges = np.arange(bins + 1) / bins * tops[..., None]
     value = np.zeros_like(edges)
@@ -222,8 +203,8 @@ def left_and_missing(outcomes: OutcomeDistribution) -> tuple[FloatArray, FloatAr
 
 def unseen_demand(outcomes: OutcomeDistribution) -> FloatArray:
     """E(D − e)⁺, demand beyond the explored range, (*labels, H, k): nothing in the log tells it."""
-    points = outcomes.points[..., None, :, :]
-    over = np.maximum(points - np.minimum(outcomes.explored, points[..., -1] + points[..., 0])[..., None], 0.0)
+    seen = np.minimum(outcomes.explored, outcomes.tops[..., None, :])
+    over = np.maximum(outcomes.points[..., None, :, :] - seen[..., None], 0.0)
     return np.asarray((outcomes.weights * over).sum(axis=-1))
 
 

@@ -3,8 +3,7 @@
     model = Pool(rho=1.0).model(problem, log)      # pays, once
     policy = model.plan(other_problem)             # other costs, lower bounds, another horizon: post-processing
 
-A model is the estimated law of outcomes of every label cell, step and coordinate, with the guarantee under which it was
-learned. A policy that was planned on outcomes carries its model (`PrivateModel.of`).
+A policy that was planned on outcomes carries its model (`PrivateModel.of`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
-from poolrl.geometry.axes import Separable
+from poolrl.learning import priors
 from poolrl.learning.law import Law
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
@@ -35,10 +34,7 @@ MODEL_FORMAT = "poolrl model 1"
 
 @dataclass(repr=False, eq=False)
 class PrivateModel:
-    """Estimated outcomes under the public facts of `problem`, with the guarantee that their release was paid for.
-
-    `report` says how it was learned, in released numbers only.
-    """
+    """Estimated outcomes under the public facts of `problem`, with the guarantee that their release was paid for."""
 
     problem: OutcomeProblem
     outcomes: OutcomeDistribution
@@ -142,21 +138,18 @@ class PrivateModel:
     ) -> FloatArray:
         """Outcomes (paths, H, k) that the model expects: demand nobody owns. With a scale, multiples of it.
 
-        `labels` gives a value, or one for each path, of every label of the problem. Steps are independent given the
-        labels. Coordinates move together as far as the model says (`together`).
+        `labels` gives a value, or one for each path, of every label. Given these, steps are independent.
         """
         whole(paths=paths)
         cell = np.broadcast_to(self.problem.labels.cells(labels or {}), (paths,))
         if (cell < 0).any():
             raise ValueError("labels must be among the values that the problem declares")
-        *shape, bins = self.outcomes.weights.shape
-        laws = self.outcomes.weights.reshape(-1, *shape[-2:], bins)
-        points = self.outcomes.points.reshape(-1, shape[-1], bins)
-        drawn = np.empty((paths, *shape[-2:]))
+        laws, points = self.outcomes.by_cell
+        drawn = np.empty((paths, *laws.shape[1:3]))
         share = drawn_together(rng, drawn.shape, self.together)
         for number in np.unique(cell):
             mine = np.flatnonzero(cell == number)
-            for step, coordinate in np.ndindex(*shape[-2:]):
+            for step, coordinate in np.ndindex(*laws.shape[1:3]):
                 law, at = Law(laws[number, step, coordinate]), points[number, coordinate]
                 place = law.bins_at(share[mine, step, coordinate])
                 # Anywhere in the bin: points are the middles of equal bins.
@@ -181,36 +174,33 @@ class PrivateModel:
             return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]))
 
 
-# A cell without an observed slot still counts a little, so that a population of empty cells is their plain average.
-LEAST_SLOTS = 1e-9
-
-
 def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     """The policy for shops whose values of some labels were not declared; the other labels are asked as before.
 
-    Such a shop is taken for one that is drawn from the population, as often as the released trees show each value v of
-    the label at that step. Its policy is the best plan on the mixture P(D ≤ d) = Σ_v p(v) P(D ≤ d | v).
+    Its policy is the best plan on the mixture P(D ≤ d) = Σ_v p(v) P(D ≤ d | v), where p(v) is how often the released
+    trees show each value v of the label at that step.
     """
     problem, outcomes = policy.problem, policy.outcomes
     if not isinstance(problem, LevelProblem) or outcomes is None:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
     axes = tuple(problem.labels.names.index(name) for name in unknown)
     # How common each value is, given the other labels and the step, (*labels, H).
-    shape = (*problem.labels.shape, problem.horizon)
-    counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
-    chance = (counts + LEAST_SLOTS) / (counts + LEAST_SLOTS).sum(axis=axes, keepdims=True)
+    counts = (
+        np.zeros(outcomes.weights.shape[:-2])
+        if outcomes.slots is None
+        else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
+    )
+    chance = (counts + priors.LEAST_WEIGHT) / (counts + priors.LEAST_WEIGHT).sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)
-    changing = [name for name in policy.report.step_labels if name not in unknown]
-    follows = policy.guarantee.scale_memory > 0
-    where = Separable().axes(everybody)
-    rule, report = plan_on_outcomes(mixed, where, scale_follows_sales=follows, step_labels=changing)
-    return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
+    changing = tuple(name for name in policy.report.step_labels if name not in unknown)
+    report = replace(policy.report, step_labels=changing)
+    return PrivateModel(everybody, mixed, policy.guarantee, report).plan()
 
 
 def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:
     """The distribution of outcomes of a cell that is drawn by `chance` along some labels."""
-    tops = outcomes.points[..., -1] + outcomes.points[..., 0]  # (*labels, k)
+    tops = outcomes.tops
     widest = np.broadcast_to(tops.max(axis=axes, keepdims=True), tops.shape)
     bins = outcomes.points.shape[-1]
 

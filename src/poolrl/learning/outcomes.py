@@ -1,9 +1,7 @@
 """Distributions of outcomes: how finely they are released, and what a plan knows of them (`estimation` learns them).
 
-Below the levels that shops tried, demand is seen. Above them it is not, and no amount of data tells it. The few rows
-that reach further are no sample: most of them had stock left over from a slow day. So the explored range ends where
-fewer than one slot in ten looked further, and beyond it the law goes on by its shape: as the lognormal law that best
-continues what was seen.
+Above the levels that shops tried, demand is not seen, and the few rows that reach further are no sample. So the law
+goes on by its shape where fewer than one slot in ten looked further (docs/departures.md, 27).
 """
 
 from __future__ import annotations
@@ -35,8 +33,7 @@ def continued(
 ) -> FloatArray:
     """Weights (cells, F) on the bins of `outward_edges`, with another tail beyond the explored range.
 
-    A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
-    points x_i below it, is followed beyond:
+    A lognormal law is a line, Φ⁻¹(F(x)) = (ln x − m) / s. One through the range's end e and some x_i below goes on:
 
         s = Σ Δz_i Δl_i / Σ Δz_i²,    Δz_i = Φ⁻¹(F(e)) − Φ⁻¹(F(x_i)),    Δl_i = ln e − ln x_i
 
@@ -49,19 +46,14 @@ def continued(
     end = looked_at(tried, least).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
     shares = seen * priors.POINTS
-    places = _quantiles(below, edges, shares)
-    usable = (
-        (seen > priors.LEAST_SEEN)
-        & (seen < priors.MOST_SEEN)
-        & (places.min(axis=1) > 0)[:, None]
-        & (end < bins)[:, None]
-    )
+    places = np.stack([np.interp(wanted, law, edges) for wanted, law in zip(shares, below, strict=True)])
+    usable = (seen > priors.LEAST_SEEN) & (seen < priors.MOST_SEEN)
+    usable &= (places.min(axis=1) > 0)[:, None] & (end < bins)[:, None]
     e, x = edges[np.where(usable, end[:, None], 1)], np.where(usable, places, edges[1] / 2)
     z_e = ndtri(np.where(usable, seen, 0.5))
     rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), sign * np.log(e / x)
-    spread = (
-        sign * np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), priors.NARROWEST, priors.WIDEST)[:, None]
-    )
+    slope = (rises * widths).sum(axis=1, keepdims=True) / (rises**2).sum(axis=1, keepdims=True)
+    spread = sign * np.clip(slope, priors.NARROWEST, priors.WIDEST)
     with np.errstate(divide="ignore"):
         tail = ndtr(np.log(edges / e) / spread + z_e)
     beyond = usable & (np.arange(bins + 1) > end[:, None])
@@ -69,15 +61,6 @@ def continued(
     # Demand is at most the bound, so what the tail has beyond it stands in the last bin.
     below[:, -1] = 1.0
     return np.diff(below, axis=-1)
-
-
-def _quantiles(below: FloatArray, edges: FloatArray, shares: FloatArray) -> FloatArray:
-    """Where distribution functions (cells, F + 1) on the edges reach shares (cells, P), linear between edges."""
-    upper = np.stack([(below < share[:, None]).sum(axis=-1) for share in shares.T], axis=-1)
-    upper = np.clip(upper, 1, below.shape[-1] - 1)
-    low, high = np.take_along_axis(below, upper - 1, -1), np.take_along_axis(below, upper, -1)
-    part = np.clip((shares - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    return edges[upper - 1] + part * (edges[upper] - edges[upper - 1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +82,7 @@ class Outcomes:
         """How many nodes the released levels of each tree have, from public quantities alone.
 
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
-        measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
-        says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children
-        tell them, and their cost is better spent below.
+        measure noise. Levels of fewer than four nodes are left out: their children tell them.
         """
         trees = problem.horizon * problem.outcome_dim
         noise_share = per_unit * math.sqrt(trees / rho) / (slots / problem.labels.count)
@@ -115,9 +96,8 @@ class Outcomes:
 class OutcomeDistribution:
     """Independent outcomes per step and coordinate: weights (*labels, H, k, B) on points, in the user's units.
 
-    Points are (*labels, k, B). They reach as far as the outcomes of a coordinate do, which may be far less than the
-    public bound. `cutoffs`, of the weights' shape, is the distribution of past order-up-to levels on the same points:
-    how far the log looked. `observed` is the observed share of the log. Plans need neither, but forecasts do.
+    Points (*labels, k, B) reach as far as outcomes do. `cutoffs`, of the weights' shape, is the distribution of past
+    order-up-to levels on the same points. `observed` is the observed share of the log. Plans need neither.
     """
 
     points: FloatArray
@@ -128,6 +108,16 @@ class OutcomeDistribution:
     left: FloatArray | None = None  # (2, *labels, H, k) mean of what was left, and its error, if it was released
     higher: bool = False  # whether outcomes are seen above the levels that were tried, and not below
     variance: float = 0.0  # of every noisy count that it was learned from
+
+    @property
+    def tops(self) -> FloatArray:
+        """Where the laws end, (*labels, k)."""
+        return np.asarray(self.points[..., -1] + self.points[..., 0])
+
+    @property
+    def by_cell(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (C, H, k, B) and points (C, k, B) of the label cells, one after another."""
+        return self.weights.reshape(-1, *self.weights.shape[-3:]), self.points.reshape(-1, *self.points.shape[-2:])
 
     @property
     def explored(self) -> FloatArray:

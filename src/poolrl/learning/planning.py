@@ -46,8 +46,6 @@ class FoundPoints:
 
 # Where values of a problem stand.
 ValuePoints = Axes | Partition | FoundPoints
-
-
 # The values of each planner. A problem names its own (`Problem.planner`).
 PLANNERS: dict[str, ValueSettings] = {
     "levels": Separable(),
@@ -152,8 +150,7 @@ def plan_on_outcomes(
 ) -> tuple[Rule, Report]:
     """The best rule against an outcome distribution, with a report.
 
-    `scale_follows_sales`: the scale is made from sales, and will be made from those under the plan. `step_labels` are
-    drawn anew at each step. `together` is the correlation of outcomes.
+    `scale_follows_sales`: the scale is made from sales. `step_labels` are drawn anew. `together` is a correlation.
     """
     if isinstance(where, Partition):
         stages = stages_from_outcomes(outcomes, where, together)

@@ -1,7 +1,4 @@
-"""Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee.
-
-Its decision rule says how an action follows from a learned Q, and how it is stored in a file.
-"""
+"""Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee."""
 
 from __future__ import annotations
 
@@ -140,8 +137,8 @@ POLICY_FORMAT = "poolrl policy 1"
 class Policy:
     """A decision rule for every step and state, with the guarantee under which it was learned.
 
-    `report` says how it was learned, in released numbers only. `outcomes` is the estimated demand distribution that it
-    was planned on, if there was one. It comes from released numbers too, so looking at it is free.
+    `report` says how it was learned. `outcomes` is the estimated distribution that it was planned on, if there was one.
+    Both come from released numbers only, so looking at them is free.
     """
 
     problem: Problem
@@ -163,9 +160,8 @@ class Policy:
     ) -> FloatArray:
         """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w).
 
-        `scale`, one number, one for each row or of the stock's shape, is what was expected before the order: amounts
-        come in and go out in the user's units. `labels` give a value, or one for each row, of every label that the
-        problem declares.
+        `scale`, one number, one for each row or of stock's shape, is what was expected before the order; amounts are
+        in the user's units. `labels` give a value, or one for each row, of every label that the problem declares.
         """
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
             raise ValueError(f"step must be a whole number, got {type(step).__name__}")

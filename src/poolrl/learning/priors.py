@@ -20,12 +20,11 @@ IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
 USUAL = (0.8, 0.1, 0.05, 0.05)
 # Cells seen before any data, of each class.
 LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
-# Means below this part of a bin cannot be told apart, means above this many bounds hardly.
-LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
-# Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
-LOWEST_SHARE = 5e-4
-# Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
-LEAST_LEAF_VARIANCE = 0.25
+# Means below this part of a bin cannot be told apart, means above this many bounds hardly. Nor are means below the last
+# share of the bound looked for: shops a thousand times smaller than the bound.
+LOWEST_MEAN, HIGHEST_MEAN, LOWEST_SHARE = 0.35, 1.6, 5e-4
+# Sampled counts have at least this variance, so that an empty leaf or split is not taken for an impossible one.
+LEAST_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
 MISFIT = 0.2
 
@@ -38,8 +37,7 @@ USUAL_SPREAD = 0.2
 USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
 # A few cells are like no other, and may have any log-mean.
 OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away, for shops of which one sells 150 times as much as
-# another, and up to this many times their own spread.
+# Effects are looked for up to this many units of log-mean away, a factor of 150, and this many times their own spread.
 FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
 # Cells seen before any data: all shapes together.
@@ -57,19 +55,15 @@ MOST_IDLE = 0.9
 SPLIT_SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 # How far a split is expected to differ from its centre, before any data.
 USUAL_SPLIT_SPREAD = 0.5
-# Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
-LEAST_SPLIT_VARIANCE = 0.25
 # Mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
 WHISPER = 1e-6
 
 # How far the log looked, and the tail beyond (`outcomes`, plans).
 
-# A level is explored if this share of the slots looked at least as far.
-EXPLORED = 0.1
-# A price or a bid is named freely: whoever named a low one did not do so because of what was left.
-EXPLORED_BY_CHOICE = 0.02
-# Beyond the explored range outcomes are extrapolated. No decision lies further beyond it than by this factor
-# (docs/departures.md, 27).
+# A level is explored if this share of the slots looked at least as far. A price or a bid is named freely: whoever named
+# a low one did not do so because of what was left.
+EXPLORED, EXPLORED_BY_CHOICE = 0.1, 0.02
+# No decision lies further beyond the explored range than by this factor (docs/departures.md, 27).
 CLIMB = 1.5
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
 LEAST_SEEN, MOST_SEEN = 0.02, 0.999
@@ -91,7 +85,5 @@ LUCK_OF_A_STEP = 1.0
 FEWEST_STATUS_BINS, ROWS_OF_BIN, NOISES_OF_BIN = 4, 40, 10
 # Bins seen before any data, when it is learned how far shares lie off; and how often that is learned anew.
 USUAL_BINS, EM_ROUNDS = 4.0, 20
-# Of a count that is sampled: a share that is sure to be zero is not infinitely well known.
-LEAST_SAMPLED = 0.25
-# Where nothing was tried, a share still has some weight, so that every share has a place in the regression.
+# Where nothing was tried, a share or a cell still has some weight, so that it has a place, and each cell a law.
 LEAST_WEIGHT = 1e-9

@@ -1,20 +1,16 @@
 """A public dictionary of laws, the shapes that demand usually has at every size, and how well each explains the trees.
 
-A law is a distribution between the outcome's public bounds, in shares of the bound. Most laws are *located*: a shape
-(family and relative spread) with its mean on an even grid of log-means. Two laws have no size of their own: uniform
-between the bounds, which is the public prior, and always zero, as on days when the shop is closed.
+A law is a distribution in shares of the outcome's bound. A *located* one is a shape (family and relative spread) with
+its mean on an even grid of log-means. Two have no size: uniform, which is the public prior, and always zero.
 
-A cell is one (label cell, step, coordinate). With n slots, outcomes of law D and cut-off levels of law G,
+In a cell (label cell, step, coordinate) with n slots, outcomes of law D and cut-off levels of law G,
 
     expected seen leaves  n D(i) S_G(i),   expected cut leaves  n G(i) S_D(i),   S(i) = P(beyond bin i) + half of bin i
 
-Where a row only shows on which side of a tried value the outcome lies (current status), both kinds of leaves stand at
-that value: n G(i) (1 − S_D(i)) and n G(i) S_D(i).
-
-Nodes are sums of leaves plus noise of variance v, so the best linear estimate of the leaves is Gaussian with covariance
-v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no
-law fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit accidents of the log.
-Leaves beyond the explored range say nothing: those who looked there did so for a reason.
+Where a row only shows on which side of a tried value the outcome lies (current status), both kinds stand at that value:
+n G(i) (1 − S_D(i)) and n G(i) S_D(i). Nodes are sums of leaves (A) plus noise of variance v. So the best linear
+estimate of the leaves has covariance v (AᵀA)⁻¹. Slots are a sample, which adds n p(i), and no law fits exactly, which
+adds a share of (n p(i))²: a law must not fit accidents of the log.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +37,7 @@ SingleArray = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Laws:
-    """All laws as shares of B bins, (M · S + 2, B): M log-means times S shapes, then the two without a size.
-
-    In single precision, because a likelihood has cells × laws numbers.
-    """
+    """All laws as shares of B bins, (M · S + 2, B): M log-means times S shapes, then the two without a size."""
 
     log_means: FloatArray  # (M,)
     usual: FloatArray  # (S,) how common each shape is, before any data
@@ -73,16 +65,11 @@ def beyond(law: FloatArray) -> FloatArray:
 def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool = True) -> Laws:
     """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
 
-    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Shops close on some
-    days. Where nothing ever `closes`, no law is always zero.
-
-    The part of a law beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
+    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Where nothing ever
+    `closes`, no law is always zero. The part of a law beyond the public bound stands in the last bin.
     """
-    low, high = (
-        math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE)),
-        math.log(priors.HIGHEST_MEAN),
-    )
-    log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
+    low = math.log(max(priors.LOWEST_MEAN * bin_edges(resolved)[1], priors.LOWEST_SHARE))
+    log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((math.log(priors.HIGHEST_MEAN) - low) / LOG_MEAN_STEP) + 1)
     mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
     single = [_gamma_below(edge, mean, cv) for cv in priors.SPREADS_OF_SHAPES]
     single += [_normal_below(edge, mean, cv * mean) for cv in priors.SPREADS_OF_SHAPES]
@@ -101,17 +88,15 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
     ]
     even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in priors.EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
-    usual = np.concatenate(
-        [np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, priors.USUAL, strict=True)]
-    )
-    below = np.stack([*single, *peaks, *idle, *even], axis=1)  # (M, S, B + 1)
+    usual = [share / len(kind) for kind, share in zip(kinds, priors.USUAL, strict=True) for _ in kind]
+    below = np.stack([law for kind in kinds for law in kind], axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
     if higher:
         table = np.ascontiguousarray(table[:, ::-1])
     classes = np.array([*priors.LOCATED_AND_UNIFORM, priors.ALWAYS_ZERO * closes])
-    return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
+    return Laws(np.asarray(log_means, dtype=np.float64), np.array(usual), table, classes)
 
 
 def _gamma_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
@@ -149,8 +134,7 @@ class Observed:
             # A sum of leaves has the noise of all of them. It is needed only where that level was not released.
             merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
             coarse.append((merged, bins / finest.shape[-1]))
-        sums = np.zeros((*finest.shape[:2], bins))
-        precision = np.zeros((bins, bins))
+        sums, precision = np.zeros((*finest.shape[:2], bins)), np.zeros((bins, bins))
         for level, weight in coarse:
             size = level.shape[-1]
             sums += weight * np.repeat(level, bins // size, axis=-1)
@@ -158,25 +142,15 @@ class Observed:
         return cls(sums, precision, variance)
 
 
-def censored(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
-    """An outcome is seen if it lies before its cut-off level; otherwise the level is."""
-    return law * beyond_cutoffs, cutoffs * beyond_law
-
-
-def current_status(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
-    """The level is always seen, and on which side of it the outcome lies."""
-    return cutoffs * (1 - beyond_law), cutoffs * beyond_law
-
-
 def expected_shares(law: FloatArray, cutoffs: FloatArray | None, status: BoolArray | None = None) -> FloatArray:
     """Shares of (seen, cut off) × bins, (..., kinds, B). `status` (...,) says where only a side is seen."""
     if cutoffs is None:
         return law[..., None, :]
-    laws = law, beyond(law), cutoffs, beyond(cutoffs)
-    usual = np.stack(censored(*laws), axis=-2)
-    if status is None or not status.any():
-        return usual
-    return np.where(status[..., None, None], np.stack(current_status(*laws), axis=-2), usual)
+    beyond_law = beyond(law)
+    seen = law * beyond(cutoffs)
+    if status is not None and status.any():
+        seen = np.where(status[..., None], cutoffs * (1 - beyond_law), seen)
+    return np.stack([seen, cutoffs * beyond_law], axis=-2)
 
 
 def log_likelihoods(
@@ -191,8 +165,8 @@ def log_likelihoods(
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
-    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. `sides` (cells,) says where
-    only a side is seen. With `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
+    `law` and `cutoffs` (cells, B) are the current estimates. `sides` (cells,) says where only a side is seen. With
+    `of_cutoffs` the dictionary has laws of cut-off levels, and those of outcomes are given.
 
     Given the other law, the shares of both kinds of leaves are linear in the law F_j: n T_k F_j. With leaves x_k whose
     inverse covariance is W_k, it is a quadratic form in F_j, the same for all cells of a group but for n and x:
@@ -220,7 +194,7 @@ def log_likelihoods(
     unexplored = np.False_ if other is None else ~looked_at(other) & ~by_side[:, None, None]
     size = mean_of(totals)[:, None, None]
     mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
-    sampled = mean + priors.LEAST_LEAF_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
+    sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
     weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
     # Around the usual law c, where numbers are small, and so are rounding errors of single precision.

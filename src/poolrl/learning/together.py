@@ -1,17 +1,15 @@
 """How far products sell much or little together: one number for all of them, from released sums of pairs.
 
-The public law of demand that moves together is a common cause (the one-factor Gaussian copula). At a step, product i
-sells the quantile Φ(z_i) of its own law, where
+A common cause f (the one-factor Gaussian copula): at a step product i sells the quantile Φ(z_i) of its own law, where
 
-    z_i = √r f + √(1 − r) e_i          f is the same for all products: weather, a holiday nobody declared
+    z_i = √r f + √(1 − r) e_i
 
-so that every two products have the correlation r. Each law stays as it was learned. A pair is beyond its edges, below
-them, or mixed. With T pairs in all, of which P are beyond and M below, and a share p of products beyond their edges,
+so that every two products have the correlation r. With T pairs, of which P are beyond their edges and M below, and a
+share p of products beyond their edges, the right side grows with r, so it is solved for r:
 
-    (2P + 2M − T) / T = (2p − 1)² + 4 (Φ₂(p, p; r) − p²)
+    (2P + 2M − T) / T = (2p − 1)² + 4 (Φ₂(p, p; r) − p²),     Φ₂(p, p; r) the chance that both are beyond
 
-Φ₂ is the chance that both are beyond. The right side grows with r, so it is solved for r. Edges near the middle of each
-law say most, and make an error in p matter least. Everything here is post-processing.
+Edges near the middle of each law say most, and make an error in p matter least. Everything here is post-processing.
 """
 
 from __future__ import annotations
@@ -80,7 +78,9 @@ def measure_together(released: PrivateTable, problem: OutcomeProblem, outcomes: 
     assert released.edges is not None
     below_edges, _ = _at_edges(problem, outcomes)
     expected = 1 - np.take_along_axis(below_edges, released.edges[..., None] - 1, -1)[..., 0]
-    uneven = float(np.mean(_mean_product(2 * expected - 1)) - np.mean(2 * expected - 1) ** 2)
+    side = 2 * expected - 1
+    of_pairs = (np.square(side.sum(axis=-1)) - np.square(side).sum(axis=-1)) / (products * (products - 1))
+    uneven = float(np.mean(of_pairs) - np.mean(side) ** 2)
     agreeing = (beyond + below - mixed) / pairs - (2 * share - 1) ** 2 - uneven
     tried = np.linspace(0.0, MOST_TOGETHER, 96)
     curve = 4 * (both_beyond(share, tried) - share**2)
@@ -90,12 +90,6 @@ def measure_together(released: PrivateTable, problem: OutcomeProblem, outcomes: 
     error = math.sqrt(_row_variance(products, measured) / rows + (doubt / pairs) ** 2) / slope
     used = max(measured - error**2 / measured, 0.0) if measured > 0 else 0.0
     return Together(used, measured, min(error, 1.0))
-
-
-def _mean_product(values: FloatArray) -> FloatArray:
-    """The mean of v_i v_j over all pairs of coordinates (..., k)."""
-    many = values.shape[-1]
-    return (np.square(values.sum(axis=-1)) - np.square(values).sum(axis=-1)) / (many * (many - 1))
 
 
 def both_beyond(share: float, correlation: FloatArray) -> FloatArray:

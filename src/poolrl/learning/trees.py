@@ -1,9 +1,8 @@
 """From noisy trees to consistent, non-negative masses, and from masses to distributions by Kaplan-Meier on bins.
 
-Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, from the cell's
-total, which is public or estimated from the roots, each parent's mass is split between its children. A noise-dominated
-split is moved towards the split that the cell's law expects (`shapes`). The size of this move is learned from the
-released numbers too (empirical Bayes), at no cost in ρ.
+Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, each parent's mass
+is split between its children, and a noise-dominated split is moved towards that of the cell's law (`shapes`), as far as
+the released numbers themselves say (empirical Bayes).
 """
 
 from __future__ import annotations
@@ -20,16 +19,12 @@ from poolrl.learning import priors
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
-# Of two children, or their shares.
-Pair = tuple[FloatArray, FloatArray]
-
 
 @dataclass(frozen=True)
 class Cells:
     """Trees of cells: levels (cells, kinds, size) with noise of `variance`, and slots `totals` (cells,).
 
-    `status` (cells,) says where only the side of an outcome is seen. All cells of a release have the `shape`
-    (*labels, H, k).
+    `status` (cells,) says where only the side of an outcome is seen; `shape` is (*labels, H, k) for a whole release.
     """
 
     levels: list[FloatArray]
@@ -78,37 +73,38 @@ class Cells:
 
 
 def consistent_masses(cells: Cells, centre: FloatArray, *, a_sample: bool = False) -> FloatArray:
-    """Masses of every leaf, (cells, kinds, B).
+    """Masses of every leaf, (cells, kinds, B), around the shares `centre` of each cell's law.
 
-    `centre` (cells, kinds, B) are the shares that each cell's law expects. `a_sample` says that slots are a sample of a
-    law that others share.
+    `a_sample` says that slots are a sample of a law that others share.
     """
     totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
-    top = estimates[0][..., 0]  # (cells, kinds)
 
-    def split(parent: FloatArray, children: Pair, variance: float, law: Pair) -> FloatArray:
-        """The left child's mass, between 0 and the parent's.
+    def split(parent: FloatArray, nodes: FloatArray, variance: float, law: FloatArray) -> FloatArray:
+        """The masses of both children (..., 2n) of each parent (..., n), between 0 and the parent's.
 
         Given the parent m, the children's estimates z of variance v leave x = z_l + (m − z_l − z_r) / 2, with v / 2.
         """
-        both = law[0] + law[1]
-        share = np.where(both > 0, law[0] / np.where(both > 0, both, 1.0), 0.5)
-        x = children[0] + (parent - children[0] - children[1]) * 0.5
-        return parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
+        left, right, expected, both = (
+            nodes[..., 0::2],
+            nodes[..., 1::2],
+            law[..., 0::2],
+            law[..., 0::2] + law[..., 1::2],
+        )
+        share = np.where(both > 0, expected / np.where(both > 0, both, 1.0), 0.5)
+        x = left + (parent - left - right) * 0.5
+        mass = parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
+        return np.stack([mass, parent - mass], axis=-1).reshape(nodes.shape)
 
     # The law's shares of all nodes, root first.
     expected = [centre]
     while expected[0].shape[-1] > 1:
         expected.insert(0, expected[0][..., 0::2] + expected[0][..., 1::2])
-    mass = totals[:, None, None]
-    if top.shape[-1] == 2:
-        law = expected[0][:, 0, 0], expected[0][:, 1, 0]
-        seen_mass = split(totals, (top[:, 0], top[:, 1]), variances[0], law)
-        mass = np.stack([seen_mass, totals - seen_mass], axis=-1)[..., None]
+    mass = totals[:, None]
+    if centre.shape[1] == 2:
+        mass = split(mass, estimates[0][..., 0], variances[0], expected[0][..., 0])
+    mass = mass[..., None]
     for estimate, own, shares in zip(estimates[1:], variances[1:], expected[1:], strict=True):
-        children, law = ((nodes[..., 0::2], nodes[..., 1::2]) for nodes in (estimate, shares))
-        left_mass = split(mass, children, own, law)
-        mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
+        mass = split(mass, estimate, own, shares)
     return np.asarray(np.broadcast_to(mass, centre.shape))
 
 
@@ -143,9 +139,9 @@ def borrowed_share(
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)
 
-    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / USUAL_SPLIT_SPREAD}. The m slots are a
-    sample, with variance s = m θ (1 − θ) around the law's split. It counts as far as noise exceeds it, so that without
-    noise the share is exactly x/m. As `a_sample` of a law that many share it counts in full: v + s.
+    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / USUAL_SPLIT_SPREAD}. The variance of
+    sampling s = m θ (1 − θ) counts as far as noise exceeds it, so that without noise the share is exactly x/m. As
+    `a_sample` of a law that many share it counts in full: v + s.
     """
     deviation = x - centre * parent
     safe = np.where(parent > 0, parent, 1.0)
@@ -155,7 +151,7 @@ def borrowed_share(
         squares = np.broadcast_to(parent**2, deviation.shape)
         sampled = parent * centre * (1 - centre)
         if a_sample:
-            noise = variance + np.maximum(sampled, priors.LEAST_SPLIT_VARIANCE)
+            noise = variance + np.maximum(sampled, priors.LEAST_VARIANCE)
         else:
             noise = variance * (1 + sampled / (variance + sampled))
         joint = np.empty(len(priors.SPLIT_SPREADS))
@@ -179,8 +175,8 @@ def kaplan_meier(masses: FloatArray, law: FloatArray) -> FloatArray:
 
         a = u − √(u² − 2s) = 2s / (u + √(u² − 2s)),   u = 1 + (s − c)/2
 
-    Without a cut-off this is s, as usual. It is close to the actuarial rule s / (1 − c/2), but exact in the last bins
-    too. Where nothing is at risk any more, the hazards of `law` (..., bins) continue.
+    Unlike the actuarial rule s / (1 − c/2) it is exact in the last bins too. Where nothing is at risk any more, the
+    hazards of `law` (..., bins) continue.
     """
     total = masses.sum(axis=(-2, -1))[..., None]
     whisper = law * np.maximum(total, 1.0) * priors.WHISPER
@@ -218,8 +214,7 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     """Observed slots of every cell, (*labels, H, k).
 
     Without labels a (step, coordinate) has `total` slots, of which some are unobserved. With public labels a cell has
-    its public total. With protected labels the total of a cell is one of the things that were learned: the trees'
-    roots, shrunk towards the average of all cells.
+    its public total. With protected labels that is learned: the trees' roots, shrunk towards the average of all cells.
     """
     kinds = released.levels[0].shape[-2]
     estimates, variances = upward(released.levels, released.variance)

@@ -1,12 +1,12 @@
 """Products that share a shelf, a room or cash: Σ_i v_i y_i ≤ C on every step, with a certified gap.
 
-A price μ_h ≥ 0 for what stands on the shelf takes the products apart (Lagrange). Each then has its own programme, and
+A price μ_h ≥ 0 for what stands on the shelf takes the products apart (Lagrange), and for every μ
 
     L(μ) = Σ_i V_i(μ) − Σ_h μ_h C_h  ≤  the least cost of any policy that keeps to the capacity
 
-for every μ, because such a policy pays no more than μ_h C_h for its room. The best μ is found by ascent: the slope of L
-is the expected use of room minus C. The plan follows the products' own values: at each step it looks for the one price
-at which today's orders just fit. Its cost on simulated paths, beside the bound, is the certified gap.
+because such a policy pays no more than μ_h C_h for its room. The best μ is found by ascent: the slope of L is the
+expected use of room minus C. At each step the plan takes the one price at which today's orders just fit. Its cost on
+simulated paths, beside the bound, is the certified gap.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ class CapacityRule:
         """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and must fit."""
         given = as_floats("stock", stock)
         if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
-            raise ValueError(
-                f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
-            )
+            last = len(self.capacity) - 1
+            raise ValueError(f"order_up_to takes a step in 0 .. {last} and {len(self.volumes)} stocks")
         held = np.atleast_2d(given)
         if ((held * self.volumes).sum(axis=1) > self.room[step] * (1 + 1e-9)).any():
             raise ValueError("the stock at hand takes more than the capacity of this step: order nothing")
@@ -108,8 +107,7 @@ def solve_capacity(
     levels = _levels_by_price(plan, size, prices)
     # All that may be left must fit later too.
     used = room if (terms.spoilage == 1).all() else np.minimum.accumulate(room[::-1])[::-1]
-    rule = CapacityRule(size, room, used, levels)
-    costs = simulated_costs(laws, rule.order_up_to, rng, paths)
+    costs = simulated_costs(laws, CapacityRule(size, room, used, levels).order_up_to, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
     return CapacityPlan(size, room, used, levels, plan, prices, bound, float(costs.mean()), error)
 
@@ -130,8 +128,7 @@ def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[Fl
             best[:] = [(bound, prices.copy(), plan)]
         return -bound, counts * (room - size @ expected_levels(plan))
 
-    start = np.zeros(len(room))
-    minimize(minus_bound, start, jac=True, method="L-BFGS-B", bounds=[(0.0, highest)] * len(room))
+    minimize(minus_bound, np.zeros(len(room)), jac=True, method="L-BFGS-B", bounds=[(0.0, highest)] * len(room))
     bound, prices, plan = best[0]
     return prices, plan, bound
 

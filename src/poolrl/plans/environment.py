@@ -3,11 +3,9 @@
     ModelEnv(model, operations)                       a shop as it is: packs, fixed costs, deliveries
     ModelEnv(model, depot)                            any problem on the model, by its own formulas
 
-An action of a shop is a level for each product, as a share of the highest one: order up to it. Orders become what the
-shop can place: whole packs, at least the minimum, nothing without a delivery. An action of another problem is a point
-of what the state allows, as shares from the lowest to the highest. The observation is the state in shares of its
-bounds, and which step it is. The reward is minus the cost of the step. Outcomes come from the laws of the model, so an
-agent can learn nothing that was not released.
+An action of a shop is a level for each product, as a share of the highest one; orders become what the shop can place.
+An action of another problem is a point of what the state allows, as shares from the lowest to the highest. The
+observation is the state in shares of its bounds, and the step. The reward is minus the cost of the step.
 """
 
 from __future__ import annotations
@@ -45,9 +43,8 @@ class _Shop:
     def order(self, step: int, stock: FloatArray, shares: FloatArray) -> FloatArray:
         """The part of the wanted order that can be ordered, in units."""
         terms = self.laws.terms
-        cap = self.laws.caps[:, step] * self.laws.width
+        cap, pack = self.laws.caps[:, step] * self.laws.width, self.laws.packs * self.laws.width
         wanted = np.minimum(shares * self.high, cap) - stock
-        pack = self.laws.packs * self.laws.width
         order = np.where(terms.pack > 0, np.floor(wanted / pack + SINGLE) * pack, wanted)
         enough = (order > 0) & (order >= terms.minimum[:, step] - 1e-9) & terms.deliveries[:, step]
         return np.where(enough, order, 0.0)

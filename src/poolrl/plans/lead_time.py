@@ -1,22 +1,18 @@
 """Orders that arrive L steps later, of one product at a time, in a cycle without discount.
 
-*Unmet demand is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed
-now arrives in L steps:
+*Unmet demand is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}:
 
     V(x, q) = h E(x − D)⁺ + b E(D − x)⁺ + min_z { K [z > 0] + c z + E V′((x − D)⁺ + q_1, q_2, ..., q_{L−1}, z) }
 
-(with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly, by relative
-values with MacQueen's bounds. Otherwise the plan is capped base stock: order up to S of all that is there or on its
-way, but at most r (Xin 2021). S and r of every step are chosen on simulated paths of the model.
+(with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly. Otherwise
+the plan is capped base stock: order up to S of all that is there or on its way, but at most r (Xin 2021), both chosen
+on simulated paths of the model.
 
-*Unmet demand waits.* The position alone counts: what is there and on its way, minus what waits. An order of now shows
-in L steps, when the demand of L + 1 steps has come off it. With y the position after an order and c, K its costs,
+*Unmet demand waits.* The position p alone counts: what is there and on its way, minus what waits. An order of now shows
+in L steps, when the demand of L + 1 steps has come off it. So the programme is exact on its lattice whatever L is:
 
     G_h(y) = E[ h (y − D_{h..h+L})⁺ + b (D_{h..h+L} − y)⁺ ]
     V_h(p) = min { K [y > p] + c (y − p) + G_h(y) + E V_{h+1}(y − D_h) : y ≥ p }
-
-The state is one number whatever L is, so the programme is exact on its lattice. Without a fixed cost the best rule is a
-level for each step, with one it is (s, S).
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.learning.model import PrivateModel
-from poolrl.plans.orders import UnitLaws, solve_cycle, unit_laws
+from poolrl.plans.orders import UnitLaws, best_from, solve_cycle, unit_laws
 from poolrl.problems.operations import Operations
 
 # States times orders of a programme that is still solved exactly.
@@ -62,8 +58,7 @@ class LeadTimePlan:
             raise ValueError(f"with a lead time of {self.lead_time} there are {self.lead_time - 1} orders on their way")
         if self.table is not None:
             table = self.table[step % len(self.table)]
-            place = np.minimum([held, *coming], np.array(table.shape) - 1)
-            return float(table[tuple(place)]) * self.width
+            return float(table[tuple(np.minimum([held, *coming], np.array(table.shape) - 1))]) * self.width
         assert self.base_stock is not None
         assert self.cap is not None
         at = step % len(self.base_stock)
@@ -85,12 +80,7 @@ def plan_lead_time(
 
 
 def solve_lead_time(
-    laws: UnitLaws,
-    lead_time: int,
-    *,
-    rng: np.random.Generator,
-    column: int = 0,
-    largest: int = LARGEST_PROGRAMME,
+    laws: UnitLaws, lead_time: int, *, rng: np.random.Generator, column: int = 0, largest: int = LARGEST_PROGRAMME
 ) -> LeadTimePlan:
     """One column: exactly if its programme has at most `largest` states times orders, else by capped base stock."""
     whole(lead_time=lead_time)
@@ -107,9 +97,8 @@ def solve_lead_time(
 def _reach(laws: UnitLaws, lead_time: int) -> tuple[int, int]:
     """The largest order that is tried, and the most that may be there or on its way.
 
-    That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Orders
-    are as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
-    exceeds rare demand of one step.
+    That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Where
+    nothing is gained by ordering ahead (a fixed cost, or steps that differ), no order exceeds rare demand of one step.
     """
     most = int((1 - np.cumsum(laws.chance[0], axis=-1) > RARE).sum(axis=-1).max())
     mean = float(laws.mean_steps.max())
@@ -125,8 +114,7 @@ def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTime
     left = np.maximum(stock[:, None] - demand, 0)
     now, moves = np.empty((horizon, stocks + 1)), np.zeros((horizon, stocks + 1, stocks + 1))
     for step in range(horizon):
-        missing = np.maximum(demand - stock[:, None], 0)
-        costs = terms.of_leftovers((0, step), left, missing)
+        costs = terms.of_leftovers((0, step), left, np.maximum(demand - stock[:, None], 0))
         now[step] = costs @ chance[step] * width
         np.add.at(moves[step], (stock[:, None], left), chance[step])
     order = np.arange(orders + 1)
@@ -138,21 +126,14 @@ def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTime
     too_much = (sum(np.ix_(stock, *[order] * lead_time)) > stocks) & (order > 0)
     inside = np.asarray(sum(np.ix_(stock, *[order] * (lead_time - 1))) <= stocks)
 
-    def one_round(value: FloatArray) -> FloatArray:
-        for step in reversed(range(horizon)):
-            joined = value[arrives]  # (left, q_1, q_2 ..., z), and with L = 1 (left, z)
-            after = (moves[step] @ joined.reshape(stocks + 1, -1)).reshape(joined.shape)
-            after += paid[step]
-            after[too_much] = np.inf
-            table[step] = after.argmin(axis=-1)
-            value = now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)
-        return value
+    def one_step(step: int, value: FloatArray) -> FloatArray:
+        joined = value.reshape(shape)[arrives]  # (left, q_1, q_2 ..., z), and with L = 1 (left, z)
+        after = (moves[step] @ joined.reshape(stocks + 1, -1)).reshape(joined.shape) + paid[step]
+        after[too_much] = np.inf
+        table[step] = after.argmin(axis=-1)
+        return (now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)).reshape(1, -1)
 
-    (cost,), (doubt,) = solve_cycle(
-        lambda value: one_round(value.reshape(shape)).reshape(1, -1),
-        np.zeros((1, table[0].size)),
-        inside.reshape(1, -1),
-    )
+    (cost,), (doubt,) = solve_cycle(one_step, horizon, np.zeros((1, table[0].size)), inside.reshape(1, -1))
     return LeadTimePlan(width, lead_time, table, None, None, cost, doubt, cost - doubt)
 
 
@@ -199,19 +180,15 @@ def base_stock_cost(
 def _mean_ahead(laws: UnitLaws, steps: int) -> FloatArray:
     """Mean demand of this and the next steps together, (H,)."""
     means = laws.mean_steps[0]
-    return np.array([sum(means[(h + i) % len(means)] for i in range(steps)) for h in range(len(means))])
+    return np.asarray(sum(np.roll(means, -i) for i in range(steps)))
 
 
 def _drawn_demand(laws: UnitLaws, rng: np.random.Generator) -> IntArray:
     """Demand (rounds, H, paths)."""
     horizon = laws.chance.shape[1]
-    rounds = _rounds(FIRST_STEPS, horizon) + _rounds(COUNTED_STEPS, horizon)
+    rounds = -(-FIRST_STEPS // horizon) - (-COUNTED_STEPS // horizon)
     drawn = [rng.choice(len(law), (rounds, PATHS), p=law / law.sum()) for law in laws.chance[0]]
     return np.stack(drawn, axis=1)
-
-
-def _rounds(steps: int, horizon: int) -> int:
-    return -(-steps // horizon)
 
 
 def _average_cost(laws: UnitLaws, paths: IntArray, lead_time: int, base: IntArray, cap: IntArray) -> FloatArray:
@@ -219,7 +196,7 @@ def _average_cost(laws: UnitLaws, paths: IntArray, lead_time: int, base: IntArra
     terms, width = laws.terms, float(laws.width[0])
     rounds, horizon, many = paths.shape
     stock, coming = np.zeros(many, dtype=np.int64), np.zeros((lead_time, many), dtype=np.int64)
-    cost, first = np.zeros(many), _rounds(FIRST_STEPS, horizon)
+    cost, first = np.zeros(many), -(-FIRST_STEPS // horizon)
     for number in range(rounds):
         for step in range(horizon):
             # coming[0] arrives next; the order of now is the last to arrive.
@@ -227,8 +204,7 @@ def _average_cost(laws: UnitLaws, paths: IntArray, lead_time: int, base: IntArra
             demand = paths[number, step]
             left = np.maximum(stock - demand, 0)
             if number >= first:
-                missing = np.maximum(demand - stock, 0)
-                now = terms.of_leftovers((0, step), left, missing)
+                now = terms.of_leftovers((0, step), left, np.maximum(demand - stock, 0))
                 cost += width * (now + terms.purchase[0, step] * order) + terms.fixed[0, step] * (order > 0)
             coming[lead_time - 1] = order
             stock = left + coming[0]
@@ -272,9 +248,8 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
     terms.require_plain_cycle("demand that waits")
     horizon, size = chance.shape
     # The law of all demand until an order of each step shows.
-    laws_ahead = ([chance[(step + i) % horizon] for i in range(lead_time + 1)] for step in range(horizon))
-    ahead = [reduce(np.convolve, parts, np.ones(1)) for parts in laws_ahead]
-    demand = np.arange(size)
+    steps_ahead = np.add.outer(np.arange(horizon), np.arange(lead_time + 1)) % horizon
+    ahead = [reduce(np.convolve, chance[steps], np.ones(1)) for steps in steps_ahead]
     stocked = int(np.ceil(terms.worth_holding(float(own.mean_steps.max()), width)))
     reach = max(int((1 - np.cumsum(law) > 1e-6).sum()) for law in ahead)
     lowest, highest = -size - stocked, reach + stocked
@@ -285,25 +260,19 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
         left, missing = np.maximum(over, 0) @ law, np.maximum(-over, 0) @ law
         now[step] = terms.of_leftovers((0, step), left, missing) * width
     # Positions below the lattice are read as its lowest one, plus what every further unit costs to wait and to buy.
-    after_demand = place[:, None] - demand
-    below = np.maximum(lowest - after_demand, 0)
-    index = np.maximum(after_demand - lowest, 0)
+    above = place[:, None] - np.arange(size) - lowest
+    below, index = np.maximum(-above, 0), np.maximum(above, 0)
     slope = float(terms.purchase.max() + terms.shortage.max()) * width
     orders = np.zeros((horizon, len(place)), dtype=np.int64)
 
-    def one_round(value: FloatArray) -> FloatArray:
-        for step in reversed(range(horizon)):
-            level = now[step] + ((value[index] + slope * below) * chance[step]).sum(axis=1)
-            level = level + terms.purchase[0, step] * width * place
-            best = np.minimum.accumulate(level[::-1])[::-1]
-            target = np.minimum.accumulate(np.where(level == best, np.arange(len(place)), len(place))[::-1])[::-1]
-            raised = np.append(best[1:], np.inf) + terms.fixed[0, step]
-            orders[step] = np.where(raised < level, np.append(target[1:], 0) - np.arange(len(place)), 0)
-            value = np.minimum(level, raised) - terms.purchase[0, step] * width * place
-        return value
+    def one_step(step: int, value: FloatArray) -> FloatArray:
+        paid = terms.purchase[0, step] * width * place
+        level = now[step] + ((value[0, index] + slope * below) * chance[step]).sum(axis=1) + paid
+        (best,), (target,) = best_from(level[None], 1)
+        raised = np.append(best[1:], np.inf) + terms.fixed[0, step]
+        orders[step] = np.where(raised < level, np.append(target[1:], 0) - np.arange(len(place)), 0)
+        return (np.minimum(level, raised) - paid)[None]
 
     # Only positions that the rule comes back to count.
-    (cost,), (doubt,) = solve_cycle(
-        lambda value: one_round(value[0])[None], np.zeros((1, len(place))), place[None] >= 0
-    )
+    (cost,), (doubt,) = solve_cycle(one_step, horizon, np.zeros((1, len(place))), place[None] >= 0)
     return BacklogPlan(width, lowest, orders, cost, doubt)

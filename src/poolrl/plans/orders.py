@@ -1,22 +1,19 @@
 """The best orders of each product by itself: fixed costs, packs, spoilage, deliveries, a week that repeats for ever.
 
-The model's laws of demand stand on a lattice of stocks, in units: 0, w, 2w, ... for every column (label cell and
-product) and step. Where orders are packs, a pack is a whole number of lattice steps, and whole units stay whole.
-P(D = j w) is the mass that the law has nearest to j w. With stock x on the lattice, orders q that the shop can place,
-demand D and θ the share that spoils,
+For every column (label cell and product) and step, P(D = j w) is the mass that the model's law has nearest to j w. A
+pack is a whole number of lattice steps w. With stock x, orders q that the shop can place, and θ the share that spoils,
 
     G_h(y) = h E(y − D)⁺ + b E(D − y)⁺ + β E V_{h+1}((1 − θ)(y − D)⁺)
     V_h(x) = min { G_h(x),  K + c q + G_h(x + q)  for every order q > 0 that can be placed }
 
-After the last step V is −salvage · x, or V_1 again in a cycle. A cycle is solved round by round. The best average cost
-lies between the least and the largest difference of V_1 before and after one more round (MacQueen's bounds), over all
-stocks that orders can reach. With a discount the same differences bound what is left to change.
+After the last step V is −salvage · x, or V_1 again in a cycle (`solve_cycle`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -97,17 +94,15 @@ def unit_laws(
     if (unit <= 0).any():
         raise ValueError("scale must be positive")
     terms = operations.of(problem)
-    if (np.maximum(terms.pack[:, None], terms.minimum) > terms.cap * unit).any():
+    least = np.maximum(terms.pack[:, None], terms.minimum)
+    if (least > terms.cap * unit).any():
         raise ValueError("a pack or a minimum order is larger than the bound: it could never be ordered")
-    weights = np.moveaxis(outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:]), 2, 1)
-    weights = weights.reshape(-1, problem.horizon, weights.shape[-1])  # (C, H, B)
-    points = outcomes.points.reshape(-1, outcomes.points.shape[-1])
-    tops = (points[:, -1] + points[:, 0])[:, None] * unit  # (C, H) where each law ends
+    weights = np.swapaxes(outcomes.weights, -3, -2).reshape(len(unit), problem.horizon, -1)  # (C, H, B)
+    tops = outcomes.tops.reshape(-1, 1) * unit  # (C, H) where each law ends
     ahead = terms.fixed.any(axis=1) | ~terms.deliveries.all(axis=1) | (terms.minimum.max(axis=1) > 0) | (terms.pack > 0)
     ahead |= np.ptp(terms.purchase, axis=1) > 0
     held = np.where(ahead, HELD_AHEAD, HELD_AT_ONCE) * tops.max(axis=1)
     cap = np.minimum(np.minimum(terms.cap, priors.CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
-    least = np.maximum(terms.pack[:, None], terms.minimum)
     if ((least > cap) | ~terms.deliveries).all(axis=1).any():
         raise ValueError(
             "a pack or a minimum order is larger than what is ever held: more than one and a half times what past "
@@ -121,8 +116,9 @@ def unit_laws(
     width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
     size = int(np.ceil(highest / width).max())
     edges = (np.arange(size + 2) - 0.5) * width[:, None]
-    shares = weights / weights.sum(axis=-1, keepdims=True)
-    chance = Law(shares).between(edges[:, None] / tops[..., None] * weights.shape[-1])
+    chance = Law(weights / weights.sum(axis=-1, keepdims=True)).between(
+        edges[:, None] / tops[..., None] * weights.shape[-1]
+    )
     caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)
     return UnitLaws(chance, width, terms, caps, packs, model.together)
 
@@ -166,10 +162,9 @@ class OrderRule:
 
 @dataclass(frozen=True)
 class OrderPlan(OrderRule):
-    """The same, and what the orders cost by the model.
+    """The same, and what the orders cost by the model: of one trajectory from an empty shelf, (C,).
 
-    `cost` (C,) is that of one trajectory which begins with an empty shelf; in a cycle without discount the average of
-    one round, which is known to `doubt`.
+    In a cycle without discount it is the average of one round, which is known to `doubt`.
     """
 
     laws: UnitLaws
@@ -207,25 +202,30 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     spectra = fft.rfft(laws.chance, fft.next_fast_len(2 * size, real=True))
     orders, after = np.zeros((columns, horizon, size), dtype=np.int64), np.empty((columns, horizon, size))
 
-    def one_round(value: FloatArray) -> FloatArray:
-        for step in reversed(range(horizon)):
-            stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
-            if given is None:
-                value, orders[:, step] = _best_orders(laws, step, stay)
-            else:
-                value, orders[:, step] = _paid_for(laws, step, stay, given[:, step]), given[:, step]
+    def one_step(step: int, value: FloatArray) -> FloatArray:
+        stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
+        chosen = _best_orders(laws, step, stay) if given is None else _paid_for(laws, step, stay, given[:, step])
+        value, orders[:, step] = chosen
         return value
 
     last = -terms.salvage[:, None] * stock
     if not terms.cycle:
-        return OrderPlan(orders, *rule, laws, after, one_round(last)[:, 0])
+        return OrderPlan(orders, *rule, laws, after, _one_round(one_step, horizon, last)[:, 0])
     reached = np.arange(size) <= laws.caps.max(axis=1)[:, None]
-    cost, doubt = solve_cycle(one_round, last, reached, discount=terms.discount**horizon)
+    cost, doubt = solve_cycle(one_step, horizon, last, reached, discount=terms.discount**horizon)
     return OrderPlan(orders, *rule, laws, after, cost, float(doubt.sum()))
 
 
+# V_h from V_{h+1}: values (C, states).
+Step = Callable[[int, FloatArray], FloatArray]
+
+
+def _one_round(one_step: Step, horizon: int, value: FloatArray) -> FloatArray:
+    return reduce(lambda after, step: one_step(step, after), reversed(range(horizon)), value)
+
+
 def solve_cycle(
-    one_round: Callable[[FloatArray], FloatArray], value: FloatArray, reached: BoolArray, *, discount: float = 1.0
+    one_step: Step, horizon: int, value: FloatArray, reached: BoolArray, *, discount: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """What a cycle costs, (C,), and how well that is known: values (C, states) are repeated until it is.
 
@@ -234,7 +234,7 @@ def solve_cycle(
         min Δ ≤ average cost ≤ max Δ,    with a discount β of a round   V + β/(1−β) min Δ ≤ cost ≤ V + β/(1−β) max Δ
     """
     for number in range(MOST_CYCLES):
-        change = one_round(value) - value
+        change = _one_round(one_step, horizon, value) - value
         low = np.min(change, axis=1, where=reached, initial=np.inf)
         high = np.max(change, axis=1, where=reached, initial=-np.inf)
         cost, doubt = (low + high) / 2, (high - low) / 2
@@ -254,19 +254,18 @@ def solve_cycle(
 def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:
     """G_h, from V_{h+1}."""
     terms, size = laws.terms, value.shape[-1]
-    kept = (1 - terms.spoilage[:, step, None]) * np.arange(size)
-    tomorrow = read_at(value, kept)
+    tomorrow = read_at(value, (1 - terms.spoilage[:, step, None]) * np.arange(size))
     length = fft.next_fast_len(2 * size, real=True)
     carried = fft.irfft(spectrum * fft.rfft(tomorrow, length), length)[..., :size]
     sold_out = (1 - np.cumsum(laws.chance[:, step], axis=-1)) * tomorrow[:, :1]
     return np.asarray(now + terms.discount * (carried + sold_out))
 
 
-def _paid_for(laws: UnitLaws, step: int, stay: FloatArray, orders: IntArray) -> FloatArray:
-    """V_h of given orders."""
+def _paid_for(laws: UnitLaws, step: int, stay: FloatArray, orders: IntArray) -> tuple[FloatArray, IntArray]:
+    """V_h of given orders, and these."""
     terms, size = laws.terms, stay.shape[-1]
     bought = terms.purchase[:, step, None] * laws.width[:, None] * orders + terms.fixed[:, step, None] * (orders > 0)
-    return np.asarray(bought + np.take_along_axis(stay, np.minimum(np.arange(size) + orders, size - 1), -1))
+    return bought + np.take_along_axis(stay, np.minimum(np.arange(size) + orders, size - 1), -1), orders
 
 
 def _best_orders(laws: UnitLaws, step: int, stay: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -278,10 +277,9 @@ def _best_orders(laws: UnitLaws, step: int, stay: FloatArray) -> tuple[FloatArra
     ordered, target = np.full_like(stay, np.inf), np.zeros(stay.shape, dtype=np.int64)
     for pack in np.unique(laws.packs):
         mine = np.flatnonzero(laws.packs == pack)
-        best, where = _best_from(reach[mine], int(pack))
+        best, where = best_from(reach[mine], int(pack))
         steps = np.ceil(terms.minimum[mine, step] / laws.width[mine] / pack - 1e-9).astype(np.int64)
-        least = np.maximum(steps, 1) * pack
-        start = np.arange(size) + least[:, None]
+        start = np.arange(size) + np.maximum(steps, 1)[:, None] * pack
         inside = np.minimum(start, size - 1)
         ordered[mine] = np.where(start < size, np.take_along_axis(best, inside, -1), np.inf)
         target[mine] = np.take_along_axis(where, inside, -1)
@@ -291,13 +289,11 @@ def _best_orders(laws: UnitLaws, step: int, stay: FloatArray) -> tuple[FloatArra
     return np.minimum(stay, ordered), orders
 
 
-def _best_from(cost: FloatArray, pack: int) -> tuple[FloatArray, IntArray]:
+def best_from(cost: FloatArray, pack: int) -> tuple[FloatArray, IntArray]:
     """min and argmin of cost at y, y + pack, y + 2 pack, ... for every y, (columns, N + 1)."""
     columns, size = cost.shape
     rows = -(-size // pack)
-    padded = np.full((columns, rows * pack), np.inf)
-    padded[:, :size] = cost
-    by_rest = padded.reshape(columns, rows, pack)
+    by_rest = np.pad(cost, ((0, 0), (0, rows * pack - size)), constant_values=np.inf).reshape(columns, rows, pack)
     best = np.minimum.accumulate(by_rest[:, ::-1], axis=1)[:, ::-1]
     # The first place that is as good as all after it.
     place = np.broadcast_to(np.arange(rows * pack).reshape(rows, pack), by_rest.shape)

@@ -351,7 +351,7 @@ def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArr
     *_, horizon, products, bins = outcomes.weights.shape
     below = np.cumsum(outcomes.weights.reshape(-1, bins), axis=-1)
     below /= below[:, -1:]
-    width = 2 * outcomes.points.reshape(-1, products, bins)[..., 0][cells, np.arange(products)]  # (n, H, k)
+    width = 2 * outcomes.by_cell[1][cells, np.arange(products), 0]  # (n, H, k)
     law = (cells * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
     place = np.clip((sold / width).astype(np.int64), 0, bins - 1)
     reached = np.where(place > 0, below[law, np.maximum(place - 1, 0)], 0.0)

@@ -218,8 +218,8 @@ def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
     """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
     model = PrivateModel.of(policy)
     problem, outcomes = model.problem, model.outcomes
-    weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])[cell, 0, 0]
-    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cell, 0]
+    laws, at = outcomes.by_cell
+    weights, points = laws[cell, 0, 0], at[cell, 0]
     end, top = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0]), float(points[-1])
     low, high = (end, top) if outcomes.higher else (0.0, end)
     if 0 in problem.current_status:

@@ -9,6 +9,7 @@ be predicted, and nothing is.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from rich.progress import Progress
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
+from poolrl.learning.by_count import law_at_shares
 from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.faded_trees import FadedTrees
+from poolrl.learning.law import cumulative
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.learning.shapes import Observed
@@ -244,16 +247,12 @@ def drawn_alike(model: PrivateModel, cells: IntArray, rng: np.random.Generator) 
     So the highest bid is never below the second. Mean rewards depend on each law alone (`by_count`).
     """
     problem, outcomes = model.problem, model.outcomes
-    laws = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])
-    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])
+    laws, points = outcomes.by_cell
     share = rng.random((len(cells), problem.horizon))
     drawn = np.empty((*share.shape, problem.outcome_dim))
-    for cell in np.unique(cells):
+    for cell, step in product(np.unique(cells), range(problem.horizon)):
         here = cells == cell
-        for step, i in np.ndindex(drawn.shape[1:]):
-            at, law = points[cell, i], laws[cell, step, i]
-            ends = np.append(at - (at[1] - at[0]) / 2, at[-1] + (at[1] - at[0]) / 2)
-            drawn[here, step, i] = np.interp(share[here, step], np.append(0.0, np.cumsum(law) / law.sum()), ends)
+        drawn[here, step] = law_at_shares(laws[cell, step], points[cell], share[here, step])
     return np.clip(drawn, problem.outcome_low, problem.outcome_high)
 
 
@@ -266,7 +265,7 @@ def past_decisions(model: PrivateModel, cells: IntArray) -> Behaviour | None:
     if outcomes.cutoffs is None or not model.problem.one_season:
         return None
     laws = outcomes.cutoffs.reshape(-1, *outcomes.cutoffs.shape[-3:])[:, :, 0]
-    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cells, 0]
+    points = outcomes.by_cell[1][cells, 0]
     width = points[:, 1] - points[:, 0]
 
     def behaviour(step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -326,8 +325,7 @@ def bin_means(weights: FloatArray, points: FloatArray, high: FloatArray, bins: i
     for i, (law, at) in enumerate(zip(weights, points, strict=True)):
         edges = bin_edges(bins) * high[i]
         ends = np.append(at - at[0], at[-1] + at[0])
-        mass = np.diff(np.interp(edges, ends, np.append(0.0, np.cumsum(law))))
-        moment = np.diff(np.interp(edges, ends, np.append(0.0, np.cumsum(law * at))))
+        mass, moment = (np.diff(np.interp(edges, ends, cumulative(part))) for part in (law, law * at))
         middle = (edges[:-1] + edges[1:]) / 2
         # A bin with almost nothing would have a mean of rounding errors.
         means[i] = np.clip(np.where(mass > 1e-9, moment / np.maximum(mass, 1e-12), middle), edges[:-1], edges[1:])

@@ -253,14 +253,12 @@ def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:
 
 def _percentiles(policy: Policy) -> FloatArray:
     """Of the estimated demand, (2, *labels, H, k); cell by cell, because the estimate may fill the memory."""
-    _, outcomes = shop_of(policy)
-    *labels, steps, products, bins = outcomes.weights.shape
-    weights = outcomes.weights.reshape(-1, steps, products, bins)
-    points = outcomes.points.reshape(-1, products, bins)
-    found = np.empty((2, len(weights), steps, products))
-    for cell, (chance, place) in enumerate(zip(weights, points, strict=True)):
+    problem, outcomes = shop_of(policy)
+    *shape, bins = outcomes.weights.shape
+    found = np.empty((2, problem.labels.count, *shape[-2:]))
+    for cell, (chance, place) in enumerate(zip(*outcomes.by_cell, strict=True)):
         below = np.cumsum(chance, axis=-1)
         for number, share in enumerate(DEMAND_SHARES):
             at = (below < share * below[..., -1:]).sum(axis=-1).clip(0, bins - 1)
             found[number, cell] = np.take_along_axis(place[None], at[..., None], axis=-1)[..., 0]
-    return found.reshape(2, *labels, steps, products)
+    return found.reshape(2, *shape)
