@@ -87,7 +87,7 @@ def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[An
         raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
 
 
-def read_only(array: FloatArray) -> FloatArray:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """The same numbers, in an array that cannot be written to."""
     found = array.view()
     found.flags.writeable = False

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Self
 
 from poolrl.checks import IntArray
-from poolrl.data.check_problem import check_rows, is_ours
+from poolrl.data.check_problem import check_rows
 from poolrl.data.log import Log
+from poolrl.data.row_rules import is_ours
 from poolrl.geometry.partition import Partition, Zones
 from poolrl.geometry.resolution import RING_COUNT
 from poolrl.learning.backward_induction import Bernstein, Visits

@@ -196,7 +196,7 @@ def test_a_formula_is_recorded_once_for_each_step() -> None:
     problem, log = Own(**FACTS), a_log()
     Own.calls = 0
     leaves = log.outcome_leaves(problem, bins=8)
-    assert Own.calls == 1 + problem.horizon  # once to find that it looks at the step
+    assert Own.calls == problem.horizon
     assert leaves.sum() == len(log) * problem.horizon * problem.products
     for step in range(problem.horizon):
         row = [part[:, step] for part in (log.states, log.actions, log.next_states)]
@@ -222,13 +222,43 @@ LOOKS: dict[str, Callable[[Any], float]] = {
 @pytest.mark.parametrize("look", LOOKS)
 def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) -> None:
     """Steps share a recording where a formula does not look at them, or where it does the same."""
-    for steps, expected in ((2, [0.0, 1.0]), (1, [0.0])):
-        found = record_steps("it", lambda step, row: row * LOOKS[look](step), [(1,)], steps)
-        assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
-    blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5)
-    halves = record_steps("it", lambda step, row: row * (step // 2), [(1,)], 4)
-    assert len({*map(id, blind)}) == 1
-    assert [halves[0] is halves[1], halves[1] is halves[2], halves[2] is halves[3]] == [True, False, True]
+    for any_step in (False, True):
+        for steps, expected in ((2, [0.0, 1.0]), (1, [0.0])):
+            found = record_steps("it", lambda step, row: row * LOOKS[look](step), [(1,)], steps, any_step=any_step)
+            assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
+        blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5, any_step=any_step)
+        halves = record_steps("it", lambda step, row: row * (step // 2), [(1,)], 4, any_step=any_step)
+        assert len({*map(id, blind)}) == 1
+        assert [halves[0] is halves[1], halves[1] is halves[2], halves[2] is halves[3]] == [True, False, True]
+
+
+class TakesWhatItGets(LostSales):
+    """It is another formula where the step is no whole number, and does not say so."""
+
+    def seen_coordinates(self, step: int, state: Any, action: Any) -> Any:
+        return action >= (40.0 * step if isinstance(step, int) else 0.0)
+
+
+def test_a_formula_that_takes_anything_for_a_step_is_counted_at_its_steps() -> None:
+    log = a_log()
+    leaves = log.outcome_leaves(TakesWhatItGets(**FACTS), bins=4).sum(axis=-1)
+    expected = [(log.actions[:, step] >= 40.0 * step).sum(axis=0).tolist() for step in (0, 1)]
+    assert leaves.tolist() == expected
+    assert sum(expected[1]) < sum(expected[0])
+
+
+def test_steps_that_choose_other_coordinates_share_no_recording() -> None:
+    """Also of so many that NumPy would print them alike, and by a list that is written anew at each step."""
+    many, place = 3000, np.zeros(3000, dtype=np.int64)
+    orders = [np.arange(many), np.r_[np.arange(1000), np.arange(1999, 999, -1), np.arange(2000, many)]]
+
+    def chosen(step: int, row: Any) -> Any:
+        place[:] = orders[step]
+        return row[..., place]
+
+    found = record_steps("it", chosen, [(many,)], 2)
+    row = np.arange(float(many))[None]
+    assert [each(row)[0].tolist() for each in found] == [row[0, order].tolist() for order in orders]
 
 
 def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:

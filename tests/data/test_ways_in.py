@@ -299,6 +299,26 @@ def test_a_collation_that_merges_ids_is_caught(way: str, tmp_path: Path, monkeyp
     assert squared > paid
 
 
+@pytest.mark.parametrize("collation", ["noaccent", "nocase", "nocase.noaccent"])
+def test_a_connection_that_merges_texts_is_refused(collation: str, tmp_path: Path) -> None:
+    """By the setting alone, and not by a row."""
+    connection = ibis.duckdb.connect()
+    connection.create_table("log", typed(log_with(accented())))
+    connection.raw_sql(f"SET default_collation = '{collation}'")
+    with pytest.raises(ValueError, match="default_collation must be binary"):
+        Table(connection.table("log"), **NAMES)
+
+
+def test_frames_never_meet_the_default_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a server, or compare texts in another way."""
+    other = ibis.duckdb.connect()
+    other.raw_sql("SET default_collation = 'nocase.noaccent'")
+    monkeypatch.setattr(ibis.options, "default_backend", other)
+    for way in (TABLES["Table, Arrow"], ARRAYS["from_table, Arrow"], ARRAYS["from_csv"]):
+        change, paid = moved(way, log_with(shop(REPLACED)), log_with(accented()), tmp_path)
+        assert 0 < change <= paid
+
+
 def recipes() -> list[str]:
     """Every statement in the documents by which a person makes a table out of a file."""
     texts = "\n".join(

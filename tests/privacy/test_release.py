@@ -217,3 +217,12 @@ def test_with_the_released_tables_frozen_nothing_depends_on_the_log(
         pool.fit(problem, Trajectories(**parts, unit=unit, max_per_unit=cap), noise=Frozen()).save(tmp_path / "p.npz")
         files.append((tmp_path / "p.npz").read_bytes())
     assert files[0] == files[1]
+
+
+def test_a_table_that_nobody_knows_is_refused() -> None:
+    """It would be neither paid for nor counted."""
+    problem = LostSales(horizon=1, products=1, holding=1.0, shortage=1.0, demand_max=8.0)
+    log = problem.simulate_log(np.full((3, 1, 1), 2.0), rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"^there is no table 'left'; known tables: dependence, left_over, together$"):
+        release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=Recorder(), on_top={"left": 0.1})
+    assert not log.owner.flags.writeable

@@ -46,11 +46,6 @@ class AskedFormula:
     answers: tuple[tuple[int, str], ...]  # (coordinates, kind): 0 coordinates for one number, "b" or "f"
 
 
-def is_ours(problem: Problem) -> bool:
-    """Whether its formulas are this package's: its class is, and none was set on the object."""
-    return type(problem).__module__.startswith("poolrl.problems.") and not any(map(callable, vars(problem).values()))
-
-
 def check_problem(problem: Problem) -> None:
     """Refuse a problem whose formulas break a rule; the error names the method and the rule.
 

@@ -115,11 +115,11 @@ def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, in
 
 def numbers_spelt(texts: NDArray[Any]) -> FloatArray:
     """The number that each text spells, as `Table` reads it; NaN for none."""
-    import ibis
     import pyarrow as pa
 
     from poolrl.data.expressions import number_of_text
+    from poolrl.data.sources.engine import answer, in_memory
 
-    table = ibis.memtable(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
-    found = table.select("place", number=number_of_text(table.text)).order_by("place").to_pyarrow()
+    table = in_memory(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
+    found = answer(table.select("place", number=number_of_text(table.text)).order_by("place"))
     return np.asarray(found["number"].to_numpy(), dtype=np.float64)

@@ -54,10 +54,16 @@ def recorded_row(problem: Problem, formula: Callable[..., Any], *more: NDArray[A
     return record(f"formulas of {type(problem).__name__}", formula, [*shapes, *more])
 
 
+def is_ours(problem: Problem) -> bool:
+    """Whether its formulas are this package's: its class is, and none was set on the object."""
+    return type(problem).__module__.startswith("poolrl.problems.") and not any(map(callable, vars(problem).values()))
+
+
 def recorded_by_step(problem: Problem, formula: Callable[..., Any], *more: NDArray[Any]) -> list[Recording]:
     """The same for each step, which the formula takes first."""
     shapes = [(width,) for width in widths(problem).values()]
-    return record_steps(f"formulas of {type(problem).__name__}", formula, [*shapes, *more], problem.horizon)
+    whose, ours = f"formulas of {type(problem).__name__}", is_ours(problem)
+    return record_steps(whose, formula, [*shapes, *more], problem.horizon, any_step=ours)
 
 
 def bound_rules(problem: Problem, row: Row) -> list[RowRule]:

@@ -32,7 +32,7 @@ from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
-from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes
+from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes, in_memory
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -375,7 +375,7 @@ def _table_of(rows: Any, columns: Columns) -> ir.Table:
     if not isinstance(rows, ir.Table):
         arrow = as_arrow(rows, columns)
         try:
-            return ibis.memtable(arrow)
+            return in_memory(arrow)
         except KeyError:  # of a type that Ibis does not know
             raise ValueError("columns must hold ids, numbers or text: one has another type") from None
     return by_bytes(rows, columns.as_they_are() & {*rows.columns})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from typing import Any, NoReturn
@@ -29,6 +30,11 @@ class NotRowByRowError(TypeError):
     """A formula does something that needs more than its own row."""
 
 
+def _kept(part: Any) -> Any:
+    """A copy of an array: the formula may write something else into it at the next step."""
+    return part.copy() if isinstance(part, np.ndarray) else part
+
+
 class Recording:
     """The operations of a formula on vectors of these shapes (or an array's), in order, as far as answers need them."""
 
@@ -38,7 +44,7 @@ class Recording:
         with np.errstate(all="ignore"):  # ones may be no possible row
             found = formula(*self.inputs)
         self.single = not isinstance(found, tuple)
-        self.outputs: list[Any] = [found] if self.single else list(found)
+        self.outputs: list[Any] = [*map(_kept, [found] if self.single else found)]
         _same_trace(trace, self.outputs)
         # Each operation beside the parts that no later one needs: they are forgotten, because caches are small.
         self.order: list[tuple[Symbol, list[int]]] = []
@@ -79,7 +85,8 @@ class Recording:
             array = np.asarray(part) if not isinstance(part, Symbol) else None
             return place[id(part)] if array is None else (array.shape, array.dtype.str, array.tobytes())
 
-        rules = [repr(s.rule.place) if isinstance(s.rule, Take) else id(s.rule) for s, _ in self.order]
+        # Not by `repr`, which shortens long arrays.
+        rules = [s.rule.written() if isinstance(s.rule, Take) else id(s.rule) for s, _ in self.order]
         parts = [tuple(map(name, symbol.parts)) for symbol, _ in self.order]
         return tuple(rules), tuple(parts), tuple(map(name, self.outputs)), self.single
 
@@ -118,16 +125,25 @@ class AnyStep:
 
 
 def record_steps(
-    whose: str, formula: Callable[..., Any], shapes: Iterable[tuple[int, ...] | NDArray[Any]], steps: int
+    whose: str,
+    formula: Callable[..., Any],
+    shapes: Iterable[tuple[int, ...] | NDArray[Any]],
+    steps: int,
+    *,
+    any_step: bool = False,
 ) -> list[Recording]:
-    """A recording for each step, the first argument of a formula; steps that do the same share one."""
+    """A recording for each step, the first argument of a formula; steps that do the same share one.
+
+    With `any_step` the formula is first recorded for all of them at once. It must fail if it looks at the step, as ours
+    do. Somebody else's might catch that, and would then be another formula than at its steps.
+    """
     shapes = list(shapes)
-    try:
-        return [Recording(partial(formula, AnyStep()), shapes)] * steps
-    except Exception:  # of a formula that looks at the step, which may say anything
-        same: dict[Any, Recording] = {}
-        found = [record(whose, partial(formula, step), shapes) for step in range(steps)]
-        return [same.setdefault(recording.written(), recording) for recording in found]
+    if any_step:
+        with suppress(Exception):  # of a formula that looks at the step
+            return [Recording(partial(formula, AnyStep()), shapes)] * steps
+    same: dict[Any, Recording] = {}
+    found = [record(whose, partial(formula, step), shapes) for step in range(steps)]
+    return [same.setdefault(recording.written(), recording) for recording in found]
 
 
 def _refused(why: str) -> Callable[..., Any]:
@@ -162,7 +178,7 @@ class Symbol(NDArrayOperatorsMixin):
         self, sample: NDArray[Any], trace: list[Symbol], rule: Any = None, parts: tuple[Any, ...] = ()
     ) -> None:
         # The sample is made of ones. It carries shape and kind through NumPy's own rules.
-        self.sample, self.trace, self.rule, self.parts = sample, trace, rule, parts
+        self.sample, self.trace, self.rule, self.parts = sample, trace, rule, tuple(map(_kept, parts))
         self.shape, self.ndim, self.dtype = sample.shape, sample.ndim, sample.dtype
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -192,7 +208,7 @@ class Symbol(NDArrayOperatorsMixin):
         if len(chosen) > 1 and not all(isinstance(part, int) for part in chosen):
             # With a slice between them, NumPy would put their axis before that of the batch.
             raise NotRowByRowError("coordinates are chosen by two lists")
-        return recorded(Take(place), self)
+        return recorded(Take(tuple(map(_kept, place))), self)
 
     def astype(self, kind: Any) -> Symbol:
         """A cast to other numbers."""
@@ -226,6 +242,17 @@ class Take:
     def __call__(self, values: NDArray[Any]) -> Any:
         """The chosen coordinates."""
         return values[self.place]
+
+    def written(self) -> tuple[Any, ...]:
+        """All that it chooses."""
+
+        def name(part: Any) -> Any:
+            if isinstance(part, slice):
+                return "slice", part.start, part.stop, part.step
+            array = np.asarray(part)
+            return part if part is None or part is Ellipsis else (array.shape, array.dtype.str, array.tobytes())
+
+        return tuple(map(name, self.place))
 
 
 @cache

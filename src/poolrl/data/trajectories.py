@@ -105,7 +105,7 @@ class Trajectories(Log):
         self.states, self.actions, self.next_states = (read_only(part[kept]) for part in (states, actions, next_states))
         self.scale = None if measured is None else read_only(measured[kept])
         self._labels = {name: label.taken(kept) for name, label in known.items()}
-        self.owner: NDArray[np.int64] = owner[kept]
+        self.owner: NDArray[np.int64] = read_only(owner[kept])
 
     def __len__(self) -> int:
         return len(self.states)

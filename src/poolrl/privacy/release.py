@@ -87,10 +87,13 @@ def release_outcomes(
     trees = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.facts.labels_public
     ).mechanism(rho)
+    if unknown := [name for name in on_top if name not in sensitivity.ON_TOP]:
+        raise ValueError(f"there is no table {unknown[0]!r}; known tables: {', '.join(sensitivity.ON_TOP)}")
     asked = [name for name in sensitivity.ON_TOP if on_top.get(name)]
     if missing := [name for name in asked if sensitivity.ON_TOP[name].beside_edges and edges is None]:
         raise ValueError(f"{missing[0]} needs edges: say where outcomes are compared")
     tables = {name: sensitivity.ON_TOP[name].layout(problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
+    variances = {name: float(table.variance) for name, table in tables.items()}  # a number too large fails here
     log.check(problem)
     exact = counts.count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
@@ -108,7 +111,7 @@ def release_outcomes(
     for name, table in tables.items():
         chosen = edges(released) if edges and sensitivity.ON_TOP[name].beside_edges else None
         noisy_table = sampler.add(counts.ON_TOP[name](log, problem, chosen), table.variance)
-        tables_so_far = {**released.on_top, name: PrivateTable(noisy_table, float(table.variance), chosen)}
+        tables_so_far = {**released.on_top, name: PrivateTable(noisy_table, variances[name], chosen)}
         released = replace(released, on_top=tables_so_far)
     return released
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -53,11 +54,26 @@ _BY_BYTES = {
 
 def by_bytes(rows: ir.Table, names: Iterable[str]) -> ir.Table:
     """The rows with these texts as their bytes: by a collation one may equal others. BigQuery and Snowflake keep it."""
-    engine = engine_of(rows)
+    engine: Any = engine_of(rows)
     if engine is None or engine.name not in _BY_BYTES:
         return rows
+    if engine.name == "duckdb":
+        # A text that comes back from bytes has the collation of the connection.
+        ((collation,),) = engine.con.execute("SELECT current_setting('default_collation')").fetchall()
+        if str(collation or "binary").lower() != "binary":
+            raise ValueError(
+                "DuckDB's default_collation must be binary: by another one, texts of two units may be equal"
+            )
     texts = [name for name in dict.fromkeys(names) if rows[name].type().is_string()]
     return rows.mutate(**{name: _BY_BYTES[engine.name](rows[name]) for name in texts})
+
+
+def in_memory(table: pa.Table) -> ir.Table:
+    """A table for an engine of its own. The user's default one may be a server, or may compare texts in another way."""
+    with refusing("DuckDB", duckdb.Error):
+        database = duckdb.connect(":memory:")
+        database.register("poolrl_rows", table)
+        return ibis.duckdb.from_connection(database).table("poolrl_rows")
 
 
 def engine_of(rows: ir.Table | ir.Column) -> ibis.BaseBackend | None:
