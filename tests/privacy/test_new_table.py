@@ -98,7 +98,8 @@ def test_the_audit_attacks_it() -> None:
 
 def test_one_that_pays_half_is_flagged(added: pytest.MonkeyPatch) -> None:
     honest = sensitivity.ON_TOP["ran_out"]
-    added.setattr("poolrl.privacy.release.sensitivity.ON_TOP", {"ran_out": replace(honest, layout=halved)})
+    planted = sensitivity.ON_TOP | {"ran_out": replace(honest, layout=halved)}
+    added.setattr("poolrl.privacy.release.sensitivity.ON_TOP", planted)
     found = attack_case(AuditCase(PROBLEM, **ASKED), releases=200)
     assert "one unit moves more than was paid for" in found.faults
 

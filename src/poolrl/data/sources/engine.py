@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -70,6 +69,11 @@ def by_bytes(rows: ir.Table, names: Iterable[str]) -> ir.Table:
 
 def in_memory(table: pa.Table) -> ir.Table:
     """A table for an engine of its own. The user's default one may be a server, or may compare texts in another way."""
+    import duckdb  # here, because a plan needs none
+
+    # A column of nothing but missing values has no type, which Ibis does not know.
+    typed = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in table.schema]
+    table = table.cast(pa.schema(typed))
     with refusing("DuckDB", duckdb.Error):
         database = duckdb.connect(":memory:")
         database.register("poolrl_rows", table)
