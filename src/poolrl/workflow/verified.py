@@ -124,6 +124,8 @@ def verify_folder(
         checks += [VerifyCheck.without(faults, what), *_against_policy(claim, released)]
     except (ValueError, ArithmeticError) as error:
         faults = [str(error)]
+        if trusted is None and "your own problem" in faults[0]:
+            faults = [f"{policy} needs code of somebody's own: give the configuration, with --config, if you trust it"]
         checks.append(VerifyCheck.without(faults, "the policy can be read"))
     # A configuration counts as the release's own where the leaflet or the record lies beside it too.
     has_papers = (folder / LEAFLET).exists() or (folder / RECORD).exists()
