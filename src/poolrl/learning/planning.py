@@ -59,7 +59,7 @@ PLANNERS: dict[str, ValueSettings] = {
 def parts_of(
     problem: Problem, counts: Outcomes | Visits | None, values: ValueSettings | None
 ) -> tuple[Outcomes | Visits, ValueSettings, ValuePoints]:
-    """What is counted, what values are kept, and where they stand: as asked, or as the problem declares."""
+    """The counts, the values, and the points of these values: as asked, or as the problem declares."""
     counts = counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
     values = values or default_values(problem, counts)
     return counts, values, lay_out(problem, values)

@@ -1,4 +1,4 @@
-"""What is assumed before any data: every constant of the estimators that is not about speed, with its reason.
+"""The assumptions before any data: every constant of the estimators that is not about speed, with its reason.
 
 Each prior is broad enough that data outweighs it where there is data, and all are public. Shares and sizes are those of
 `docs/notation.md`. The sizes of bins and grids stand in `geometry/resolution.py`.

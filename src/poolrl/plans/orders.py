@@ -227,7 +227,7 @@ def _one_round(one_step: Step, horizon: int, value: FloatArray) -> FloatArray:
 def solve_cycle(
     one_step: Step, horizon: int, value: FloatArray, reached: BoolArray, *, discount: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """What a cycle costs, (C,), and how well that is known: values (C, states) are repeated until it is.
+    """The cost of a cycle, (C,), and how well it is known: values (C, states) are repeated until it is known.
 
     With the changes Δ of one more round, over the states that are `reached` (MacQueen's bounds):
 

@@ -28,7 +28,7 @@ FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 
 
 class SalesExport(Protocol):
-    """What is declared of an export: [sales] of a configuration has the same keys, and says what they mean."""
+    """The declarations of an export. [sales] of a configuration has the same keys, and says what they mean."""
 
     shop: str
     date: str
