@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.trades.vocabulary import TableColumn as TableColumn
     from poolrl.workflow.trades.vocabulary import Words as Words
 
-__version__ = "0.18.0"  # here and nowhere else: the package, certificates and results take it from here
+__version__ = "0.19.0"  # here and nowhere else: the package, certificates and results take it from here
 
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {
