@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from poolrl.data.check_problem import check_problem as check_problem
     from poolrl.data.table import Table as Table
     from poolrl.data.trajectories import Trajectories as Trajectories
-    from poolrl.data.trajectories import read_minari as read_minari
     from poolrl.geometry.axes import Separable as Separable
     from poolrl.geometry.partition import Grid as Grid
     from poolrl.geometry.partition import Zones as Zones
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import relative_gap as relative_gap
     from poolrl.simulation.evaluation import rollout_cost as rollout_cost
     from poolrl.simulation.evaluation import saa as saa
-    from poolrl.simulation.logs import export_minari as export_minari
     from poolrl.simulation.logs import simulate_log as simulate_log
     from poolrl.workflow.trades.vocabulary import TableColumn as TableColumn
     from poolrl.workflow.trades.vocabulary import Words as Words
@@ -56,7 +54,7 @@ __version__ = "0.19.0"  # here and nowhere else: the package, certificates and r
 _PUBLIC = {
     "data.check_problem": ("check_problem",),
     "data.table": ("Table",),
-    "data.trajectories": ("Trajectories", "read_minari"),
+    "data.trajectories": ("Trajectories",),
     "geometry.axes": ("Separable",),
     "geometry.partition": ("Grid", "Zones"),
     "learning.backward_induction": ("Bernstein", "Visits"),
@@ -77,7 +75,7 @@ _PUBLIC = {
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
-    "simulation.logs": ("export_minari", "simulate_log"),
+    "simulation.logs": ("simulate_log",),
     "workflow.trades.vocabulary": ("TableColumn", "Words"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import SyncVectorEnv
 
-from poolrl import Operations, PrivateModel, export_minari, plan_orders, read_minari, simulate_log
+from poolrl import Operations, PrivateModel, plan_orders
 from poolrl.plans.environment import ModelEnv
 from tests.helpers.plans import small_model
 
@@ -77,38 +76,3 @@ def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:
     shop.step(np.ones(2, dtype=np.float32))
     # Nothing is delivered on the second day.
     np.testing.assert_array_equal(shop.world.order(1, shop.state, np.ones((1, 2))), 0.0)
-
-
-def test_a_simulated_log_goes_to_minari_and_back(
-    model: PrivateModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every number, and the rewards of what was seen; a fit on the way back is the same fit."""
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    problem, demand = model.problem, model.sample(40, rng=np.random.default_rng(1))
-    written = export_minari("shop/simulated-v0", problem, demand, rng=np.random.default_rng(2))
-    expected = simulate_log(problem, demand, rng=np.random.default_rng(2))
-    for dataset in (written, "shop/simulated-v0"):
-        log = read_minari(dataset)
-        for part in ("states", "actions", "next_states"):
-            np.testing.assert_array_equal(getattr(log, part), getattr(expected, part))
-    episode = next(iter(written.iterate_episodes([7])))
-    reward = problem.reward(1, expected.states[7, 1], expected.actions[7, 1], expected.next_states[7, 1])
-    assert episode.rewards[1] == pytest.approx(float(reward))
-    assert episode.terminations.tolist() == [False, False, True]
-
-
-def test_episodes_of_other_lengths_are_refused() -> None:
-    class Episode:
-        def __init__(self, steps: int) -> None:
-            self.observations, self.actions = np.zeros((steps + 1, 2)), np.zeros((steps, 2))
-
-    class Dataset:
-        def __init__(self, *lengths: int) -> None:
-            self.lengths = lengths
-
-        def iterate_episodes(self) -> list[Episode]:
-            return [Episode(each) for each in self.lengths]
-
-    with pytest.raises(ValueError, match="the same number of steps"):
-        read_minari(Dataset(3, 4))  # type: ignore[arg-type]
-    assert read_minari(Dataset(3, 3)).states.shape == (2, 3, 2)  # type: ignore[arg-type]

@@ -31,7 +31,6 @@ from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
-    import minari
     import pyarrow as pa
 
 
@@ -442,23 +441,3 @@ def _runs(recordings: Sequence[Recording], most: int) -> list[Run]:
         else:
             runs.append((slice(step, step + 1), recording))
     return runs
-
-
-def read_minari(dataset: minari.MinariDataset | str, **known: Any) -> Trajectories:
-    """A dataset, or a local one's name, as a log of states and levels; `known` goes to `Trajectories` (unit, ...)."""
-    if isinstance(dataset, str):
-        import minari
-
-        dataset = minari.load_dataset(dataset)
-    episodes = list(dataset.iterate_episodes())
-    try:
-        # The last observation of an episode comes after its last action.
-        seen, actions = (
-            np.stack([as_floats(name, getattr(each, name)) for each in episodes])
-            for name in ("observations", "actions")
-        )
-    except ValueError:
-        raise ValueError("all episodes must have the same number of steps, with numbers as observations") from None
-    if seen.ndim != 3 or actions.ndim != 3 or seen.shape[1] != actions.shape[1] + 1:
-        raise ValueError("observations and actions must be vectors, one observation more than actions in each episode")
-    return Trajectories(states=seen[:, :-1], actions=actions, next_states=seen[:, 1:], **known)
