@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import poolrl
-from tests.helpers.commands import run_poolrl
+from tests.helpers.shops import small_shop, write_config
 
 SOURCE = Path(poolrl.__file__).parent
 
@@ -57,7 +57,7 @@ ROOT = "the package"
 
 
 @functools.cache
-def nodes_of(text: str) -> list[ast.AST]:
+def tree_of(text: str) -> ast.Module:
     """A module's syntax; most are the same in every copy of the package that something is planted into.
 
     What stands below `if TYPE_CHECKING:` never runs, so nothing can be reached by it.
@@ -66,14 +66,14 @@ def nodes_of(text: str) -> list[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             node.body = []
-    return list(ast.walk(tree))
+    return tree
 
 
 @functools.cache
 def imports_in(text: str) -> list[str]:
     """The names that a module imports, wherever in it."""
     names: list[str] = []
-    for node in nodes_of(text):
+    for node in ast.walk(tree_of(text)):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"relative imports hide the graph: {ast.unparse(node)}"
             names += [f"{node.module}.{alias.name}" for alias in node.names]
@@ -84,7 +84,7 @@ def imports_in(text: str) -> list[str]:
 
 @functools.cache
 def peeking_in(text: str) -> list[str]:
-    return [what for node in nodes_of(text) for what in _peeking(node)]
+    return [what for node in ast.walk(tree_of(text)) for what in _peeking(node)]
 
 
 def texts_of(source: Path) -> dict[str, str]:
@@ -133,7 +133,7 @@ def violations(texts: dict[str, str]) -> list[str]:
     found += [f"{module} imports itself by a detour" for module in _in_cycles(graph)]
     for name, text in texts.items():
         room = name.split("/")[0].removesuffix(".py")
-        if name.endswith("/__init__.py") and len(ast.parse(text).body) > 1:
+        if name.endswith("/__init__.py") and len(tree_of(text).body) > 1:
             found.append(f"{name} holds more than its docstring")  # it runs whenever anything of its room is imported
         # `importlib.metadata` reads versions, and imports nothing more.
         text = re.sub(r"^from importlib\.metadata import [\w, ]+$", "", text, flags=re.MULTILINE)
@@ -246,19 +246,13 @@ def test_every_room_has_its_row() -> None:
     assert names == {*ROOMS, *TOOLS, "__init__"}
 
 
-def top_level_names(text: str) -> set[str]:
-    """Public classes and functions that a module defines."""
-    nodes = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return {node.name for node in nodes if not node.name.startswith("_")}
-
-
 def homonyms(texts: dict[str, str]) -> dict[str, list[str]]:
-    """Names that stand in more than one module."""
+    """Public classes and functions of one name that stand in more than one module."""
     homes: dict[str, list[str]] = {}
     for path, text in sorted(texts.items()):
-        if not path.endswith("__init__.py"):
-            for name in top_level_names(text):
-                homes.setdefault(name, []).append(path)
+        for node in tree_of(text).body if not path.endswith("__init__.py") else []:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path)
     return {name: modules for name, modules in homes.items() if len(modules) > 1}
 
 
@@ -268,55 +262,48 @@ def test_one_name_is_one_thing() -> None:
     assert homonyms(planted) == {"Table": ["data/table.py", "workflow/extra.py"]}
 
 
-def test_a_release_passes_few_files(tmp_path: Path) -> None:
-    """A fit of the example, from its configuration to its folder, without the page that is drawn of it.
+# A look-up reads a policy: it needs no configuration, no log, no planner and no paper. A fit needs no reproduction and
+# no audit, and it does not load the page that is drawn of it.
+PROGRAM = """
+import sys
+from pathlib import Path
 
-    The verb loads no reproduction and no audit.
-    """
-    run_poolrl("init", "--example", cwd=tmp_path)
-    program = (
-        "import sys, poolrl.cli.fit; from pathlib import Path; "
-        "from poolrl.workflow.config.configuration import load_config; "
-        "from poolrl.workflow.release_folder import fit_release; "
-        "fit_release(load_config(Path('poolrl.toml')), Path('release'), new_account=True); "
-        "print([m for m in sys.modules if m.startswith('poolrl.') and not hasattr(sys.modules[m], '__path__')])"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    loaded = ast.literal_eval(answer.stdout.splitlines()[-1])
-    assert len(loaded) <= 90
-    rooms = {name.split(".")[1] for name in loaded}
-    assert {"workflow", "pool", "privacy"} <= rooms
-    assert rooms.isdisjoint({"paper", "audit"})
-    assert not [name for name in loaded if "forecast" in name or "page" in name]
+def loaded():
+    print([m for m in sys.modules if m.startswith("poolrl.") and not hasattr(sys.modules[m], "__path__")])
+
+import poolrl.cli.main
+poolrl.cli.main.app(["--help"], result_action="return_value")
+print([m for m in ("numpy", "scipy", "opendp", "pyarrow", "matplotlib", "pydantic") if m in sys.modules])
+from poolrl.cli.decide import decide_verb
+for question in (("--step", "0"), ("--table", "stocks.csv")):
+    decide_verb(["policy.npz", *question], result_action="return_value")
+loaded()
+import poolrl.cli.fit
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
+fit_release(load_config(Path("poolrl.toml")), Path("release"), new_account=True)
+loaded()
+"""
 
 
-def test_a_decision_imports_few_modules(tmp_path: Path) -> None:
-    """A look-up: it reads a policy, and needs no configuration, no log, no planner and no paper."""
+def test_a_command_loads_little(tmp_path: Path) -> None:
+    """`poolrl --help` waits for no heavy package, a decision passes few files, and so does a release."""
     problem = poolrl.LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=9.0)
     poolrl.data_free(problem).save(tmp_path / "policy.npz")
     (tmp_path / "stocks.csv").write_text("product,stock\n0,2\n")
-    program = (
-        "import sys; from poolrl.cli.decide import decide_verb; "
-        "ask = lambda *question: decide_verb([sys.argv[1], *question], result_action='return_value'); "
-        "ask('--step', '0'); ask('--table', sys.argv[2]); "
-        "print([m for m in sys.modules if m.startswith('poolrl.')])"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "policy.npz"), str(tmp_path / "stocks.csv")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = ast.literal_eval(answer.stdout.splitlines()[-1])
-    assert len(loaded) <= 45
-    assert {name.split(".")[1] for name in loaded}.isdisjoint({"data", "plans", "pool", "simulation"})
-
-
-def test_the_command_line_starts_without_heavy_packages() -> None:
-    """`poolrl --help` must not wait for SciPy, OpenDP, Arrow or matplotlib."""
-    heavy = "('numpy', 'scipy', 'opendp', 'pyarrow', 'matplotlib', 'pydantic')"
-    program = (
-        "import sys, poolrl.cli.main as m; m.app(['--help'], result_action='return_value'); "
-        f"print([m for m in {heavy} if m in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip().endswith("[]")
+    write_config(tmp_path, small_shop(tmp_path))
+    command = [sys.executable, "-c", PROGRAM]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lists = [ast.literal_eval(line) for line in answer.stdout.splitlines() if line.startswith("[")]
+    heavy, of_decision, of_release = lists
+    assert heavy == []
+    assert len(of_decision) <= 40
+    assert {name.split(".")[1] for name in of_decision}.isdisjoint({"data", "plans", "pool", "simulation"})
+    assert len(of_release) <= 90
+    rooms = {name.split(".")[1] for name in of_release}
+    assert {"workflow", "pool", "privacy"} <= rooms
+    assert rooms.isdisjoint({"paper", "audit"})
+    assert not [name for name in of_release if "forecast" in name or "page" in name]
 
 
 def test_public_names_exist() -> None:

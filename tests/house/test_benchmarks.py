@@ -1,16 +1,21 @@
-"""What benchmarks compare must be the same: the transcription finds the library's Q, the contenders the same counts."""
+"""What benchmarks compare must be the same, and a table that they write says which code made it."""
 
 from __future__ import annotations
 
 import math
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import counting, counting_labels, report, transcription
+from benchmarks import counting, counting_labels, decisions, report, stale, transcription
 from benchmarks.fitting import a_shop, exponent
 
-from poolrl import Pool
+from poolrl import Pool, __version__
+from poolrl.paper.write_up import made_by
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("products", [1, 2])
@@ -26,19 +31,39 @@ def test_the_transcription_is_algorithm_1(products: int) -> None:
 def test_contenders_count_alike(tmp_path: Path, messy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting.resource, "setrlimit", lambda *_: None)  # it would last, and browsers need more
     path = tmp_path / "log.parquet"
-    counting.make_log(path, 40_000, messy=messy)
+    counting.make_log(path, 5_000, messy=messy)
     names = [name for name in counting.CONTENDERS if not (messy and counting.CONTENDERS[name] is counting.arrays)]
-    digests = {counting.timed(name, str(path), 1)[1] for name in names}
-    assert len(digests) == 1
+    assert len({counting.timed(name, str(path), 1)[1] for name in names}) == 1
 
 
 def test_contenders_count_labels_and_multiples_alike(tmp_path: Path) -> None:
-    path, rows = tmp_path / "log.parquet", 50_000
+    path, rows = tmp_path / "log.parquet", 20_000
     counting_labels.make_log(path, rows)
     names = counting_labels.CONTENDERS
     found = {counting_labels.timed(name, where, rows, 1)[1:] for name in names for where in (str(path), None)}
     ((_, counted),) = found
     assert 0.98 * rows < counted < rows
+
+
+def test_both_programs_that_decide_answer_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it would be seen if they did not."""
+    monkeypatch.setattr(decisions, "CHAIN", 5)
+    policy, ours, plain = tmp_path / "p.npz", tmp_path / "ours.csv", tmp_path / "plain.csv"
+    made = decisions.chain_policy(3)
+    made.save(policy)
+    decisions.write_stocks(tmp_path / "t.csv", made, 200)
+    decisions.row_by_row(policy, tmp_path / "t.csv", plain)
+    decisions.timed(policy, tmp_path / "t.csv", ours)
+    decisions.check_answers(ours, plain)
+    good = ours.read_text()
+    ours.write_text(good.replace("000000007,", "7,"))
+    with pytest.raises(AssertionError, match="a cell was not kept"):
+        decisions.check_answers(ours, plain)
+    before, comma, last = plain.read_text().rstrip("\n").rpartition(",")
+    plain.write_text(f"{before}{comma}{float(last) + 0.001}\n")
+    ours.write_text(good)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        decisions.check_answers(ours, plain)
 
 
 def test_an_exponent_is_the_slope_of_logarithms() -> None:
@@ -47,12 +72,50 @@ def test_an_exponent_is_the_slope_of_logarithms() -> None:
 
 
 def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path) -> None:
+    """It carries the version and the commit that made it."""
     page = tmp_path / "benchmarks.md"
     for name, number in (("one", "1"), ("two", "2"), ("one", "3")):
-        section = report.Report(name, f"Section {name}", ("data",), page)
+        section = report.Report(name, f"Section {name}", ("privacy/noise", "pool.py"), page)
         section.table(("what", "seconds"), [["a", number]])
         section.write()
     text = page.read_text()
     assert text.index("Section one") < text.index("Section two")
     assert "| a | 3 |" in text
     assert "| a | 1 |" not in text
+    for made in stale.tables("page.md", text):
+        assert (made.version, made.places) == (__version__, ("privacy/noise", "pool.py"))
+        assert f"poolrl {made.version} ({made.commit})" == made_by()
+
+
+@pytest.mark.parametrize("page", stale.PAGES)
+def test_every_generated_table_says_what_made_it_and_what_it_measures(page: str) -> None:
+    text = (ROOT / page).read_text()
+    found = list(stale.tables(page, text))
+    assert len(found) == max(1, len(re.findall(r"^<!-- end of ", text, re.MULTILINE)))
+    for made in found:
+        assert re.fullmatch(r"[0-9a-f]{7,}\+?", made.commit), made
+        assert all((ROOT / "src/poolrl" / place).exists() for place in made.places), made
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_table_is_stale_once_what_it_measures_has_changed(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for place in ("learning", "data"):
+        (tmp_path / "src/poolrl" / place).mkdir(parents=True)
+        (tmp_path / "src/poolrl" / place / "law.py").write_text("a = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    first = git(tmp_path, "rev-parse", "HEAD").strip()
+    of_learning, of_data = (stale.Made("page", "run", "1.0.0", first, (place,)) for place in ("learning", "data"))
+    (tmp_path / "src/poolrl/learning/law.py").write_text("a = 2\n")
+    git(tmp_path, "commit", "-qam", "second")
+    assert stale.verdict(of_learning, tmp_path) == "stale: 1 commits since have changed learning"
+    assert stale.verdict(of_data, tmp_path) == "up to date"
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", tmp_path.as_uri(), str(shallow))
+    assert stale.verdict(of_data, shallow).startswith("cannot tell")
+    assert stale.verdict(of_data, Path("/")).startswith("cannot tell")

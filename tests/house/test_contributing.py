@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -10,65 +9,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
-PROGRAMS = sorted((TESTS / "helpers" / "programs").glob("[!_]*.py"))
+TEXTS = {path: path.read_text() for path in TESTS.rglob("*.py")}
+OTHER_TEST = re.compile(r"^\s*(?:from|import) tests\b(?!\.helpers\b).*", re.MULTILINE)
 
 
-def imported_by(path: Path) -> set[str]:
-    """Every module below `tests` that a file imports, wherever in it."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: relative imports hide what is imported"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {name for name in found if name.split(".")[0] == "tests"}
-
-
-def wrong_imports(folder: Path) -> list[str]:
-    """Imports from below `tests` that are not helpers."""
-    return [
-        f"{path.name} imports {name}"
-        for path in sorted(folder.rglob("*.py"))
-        for name in sorted(imported_by(path))
-        if not name.startswith("tests.helpers.")
-    ]
-
-
-def test_no_test_module_imports_another() -> None:
-    assert wrong_imports(TESTS) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from tests.test_fit import spent",
-        "from tests import test_fit",
-        "import tests.conftest",
-        "def late():\n    from tests.test_fit import spent",
-    ],
-)
-def test_a_planted_import_is_found(tmp_path: Path, line: str) -> None:
-    (tmp_path / "test_planted.py").write_text(f"{line}\n")
-    assert len(wrong_imports(tmp_path)) == 1
+def test_a_test_module_imports_helpers_and_no_other_test() -> None:
+    assert [(path.name, line) for path, text in TEXTS.items() for line in OTHER_TEST.findall(text)] == []
+    for planted in ("from tests.test_fit import a", "from tests import test_fit", "    import tests.conftest"):
+        assert OTHER_TEST.search(f"import pytest\n{planted}\n")
 
 
 def test_every_test_stands_in_the_room_of_what_it_tests() -> None:
     """Rooms of the package, and `house` for the project itself; helpers and recorded files are no tests."""
     rooms = {path.parent.name for path in (ROOT / "src/poolrl").glob("*/__init__.py")}
-    found = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+    found = {path.parent.relative_to(TESTS).as_posix() for path in TEXTS if path.name.startswith("test_")}
     assert found == rooms | {"house"}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_every_program_is_started_by_a_test_and_says_how(program: Path) -> None:
-    started = f'program("{program.stem}"'
-    assert any(started in path.read_text() for path in TESTS.rglob("*.py"))
-    assert ast.get_docstring(ast.parse(program.read_text()))
+def test_every_program_is_started_by_a_test() -> None:
+    programs = {path.stem for path in (TESTS / "helpers" / "programs").glob("[!_]*.py")}
+    assert programs == {name for text in TEXTS.values() for name in re.findall(r'\bprogram\("(\w+)"', text)}
 
 
 RECIPES = (ROOT / "CONTRIBUTING.md").read_text().split("## How to add")[1].split("## How the code reads")[0]
@@ -82,16 +44,13 @@ def places_of(name: str) -> list[Path]:
     return list(folder.glob(pattern))
 
 
-def test_every_file_of_a_recipe_is_there() -> None:
+def test_every_file_of_a_recipe_is_there_and_holds_what_its_row_names() -> None:
+    """`ValueSettings` in the row of learning/planning.py is a name of that file."""
     named = [name for first, *_ in ROWS for name in re.findall(r"`([^`]+)`", first)]
     named += re.findall(r"`([\w/<>]+/[\w<>]+\.(?:py|md))`", RECIPES)
     assert len(named) > 30
     assert [name for name in named if not places_of(name)] == []
     assert places_of("workflow/config.py") == []  # a file that moved is noticed
-
-
-def test_every_name_of_a_recipe_stands_in_its_file() -> None:
-    """`ValueSettings` in the row of learning/planning.py is a name of that file."""
     checked = 0
     for first, second in ROWS:
         files = [path for name in re.findall(r"`([^`]+)`", first) for path in places_of(name)]
@@ -102,25 +61,7 @@ def test_every_name_of_a_recipe_stands_in_its_file() -> None:
     assert checked > 10
 
 
-def in_a_copy(tmp_path: Path, changes: dict[str, tuple[str, str]], new: dict[str, str], *command: str) -> str:
-    """What a command prints in a copy of the package with texts replaced and files added."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name, (before, after) in changes.items():
-        path = tmp_path / "src/poolrl" / name
-        assert before in path.read_text(), f"{name} has changed: the recipe is followed elsewhere"
-        path.write_text(path.read_text().replace(before, after, 1))
-    for name, text in new.items():
-        (tmp_path / "src/poolrl" / name).write_text(text)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "COLUMNS": "300"}
-    answer = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
-
-
-def test_the_recipe_for_a_verb(tmp_path: Path) -> None:
-    verb = """
+VERB = """
 from poolrl.cli.verbs import verb
 
 greet_verb = verb("greet", examples="  poolrl greet")
@@ -130,40 +71,42 @@ greet_verb = verb("greet", examples="  poolrl greet")
 def greet(*, name: str = "you") -> None:
     print(f"Good morning, {name}.")
 """
-    line = {"cli/verbs.py": ("VERBS = {\n", 'VERBS = {\n    "greet": "Greet somebody.",\n')}
-    command = ("-m", "poolrl.cli.main", "greet", "--name", "Ada")
-    assert in_a_copy(tmp_path, line, {"cli/greet.py": verb}, *command) == "Good morning, Ada.\n"
-
-
-def test_the_recipe_for_a_key(tmp_path: Path) -> None:
-    """One field becomes a comment of the file, a question, and a flag."""
-    field = '    weather: str = asked("dry", "dry")\n    """what the sky is like"""\n'
-    place = '    """What `poolrl plan` assumes'
-    before = next(
-        line for line in (ROOT / "src/poolrl/workflow/config/sections.py").read_text().splitlines() if place in line
-    )
-    changes = {"workflow/config/sections.py": (f"{before}\n", f"{before}\n\n{field}")}
-    program = """
+PROGRAM = """
+import pyarrow as pa
+from poolrl import Table, Trajectories
 from poolrl.cli.main import app
+app(["greet", "--name", "Ada"], result_action="return_value")
 flags = "products=bread horizon=1 holding=1 shortage=1 demand-max=9 source=log.csv data-set=a rho=1 units=9 weather=wet"
 app(["init", "--help"], result_action="return_value")
 app(["init", *(f"--{flag}" for flag in flags.split())], result_action="return_value")
 print(open("poolrl.toml").read())
-"""
-    printed = in_a_copy(tmp_path, changes, {}, "-c", program)
-    assert re.search(r"--weather .*what the sky is like.*\(dry if left out\)", printed)
-    assert '# what the sky is like\nweather = "wet"' in printed
-
-
-def test_the_recipe_for_a_column(tmp_path: Path) -> None:
-    """One field of `Columns` becomes a keyword of both ways in."""
-    field = ("    period: str | None = None\n", "    period: str | None = None\n    weather: str | None = None\n")
-    program = """
-import pyarrow as pa
-from poolrl import Table, Trajectories
 names = ["week", "day", "x", "y", "z", "sky"]
 rows = pa.table({name: [1.0, 2.0] for name in names[2:]} | {"week": ["a", "b"], "day": [0, 0]})
 known = dict(trajectory="week", step="day", states=["x"], actions=["y"], next_states=["z"], weather="sky")
 print(Table(rows, **known).columns.weather, len(Trajectories.from_table(rows, **known).states))
 """
-    assert in_a_copy(tmp_path, {"data/log.py": field}, {}, "-c", program) == "sky 2\n"
+
+
+def test_the_recipes_for_a_verb_a_key_and_a_column(tmp_path: Path) -> None:
+    """In a copy of the package. A key is a comment of the file and a flag; a column is a keyword of both ways in."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    package = tmp_path / "src/poolrl"
+    (package / "cli/greet.py").write_text(VERB)
+    key = '    weather: str = asked("dry", "dry")\n    """what the sky is like"""\n'
+    for name, behind, added in (
+        ("cli/verbs.py", r"VERBS = \{\n", '    "greet": "Greet somebody.",\n'),
+        ("workflow/config/sections.py", r'    """What `poolrl plan` assumes.*\n', f"\n{key}"),
+        ("data/log.py", r"    period: str \| None = None\n", "    weather: str | None = None\n"),
+    ):
+        text = (package / name).read_text()
+        place = re.search(behind, text)
+        assert place, f"{name} has changed: the recipe is followed elsewhere"
+        (package / name).write_text(text[: place.end()] + added + text[place.end() :])
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "COLUMNS": "300"}
+    run = [sys.executable, "-c", PROGRAM]
+    answer = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "Good morning, Ada.\n" in answer.stdout
+    assert re.search(r"--weather .*what the sky is like.*\(dry if left out\)", answer.stdout)
+    assert '# what the sky is like\nweather = "wet"' in answer.stdout
+    assert answer.stdout.endswith("sky 2\n")

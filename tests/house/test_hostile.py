@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import tracemalloc
@@ -15,8 +16,6 @@ import pytest
 from attacks.good_files import SECRET_NAME, good
 from attacks.mutations import Script
 from attacks.targets import TARGETS, FindingError, attempt
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from poolrl.learning import stored
 from poolrl.npz import DamagedError, read_arrays
@@ -26,36 +25,21 @@ from poolrl.workflow.verified import verify_folder
 CORPUS = Path(__file__).parents[1] / "recorded" / "hostile"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.
 DEFECTS = sorted(path.relative_to(CORPUS) for path in CORPUS.glob("*/*"))
-EXAMPLES = {"engine": 10, "certificate": 30}
 
 
 @pytest.mark.parametrize("case", DEFECTS, ids=str)
 def test_what_was_found_once_is_refused(case: Path) -> None:
-    attempt(TARGETS[case.parent.name], (CORPUS / case).read_bytes())
-
-
-def test_the_corpus_is_there() -> None:
     assert len(DEFECTS) > 25
-    assert {case.parent.name for case in DEFECTS} <= set(TARGETS)
+    attempt(TARGETS[case.parent.name], (CORPUS / case).read_bytes())
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
 @pytest.mark.parametrize("name", TARGETS)
 def test_generated_files_are_read_or_refused(name: str) -> None:
-    good()  # before the clock of the first example starts
-
-    @settings(max_examples=EXAMPLES.get(name, 60), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.binary(max_size=150))
-    def check(content: bytes) -> None:
-        attempt(TARGETS[name], content)
-
-    check()
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
-@pytest.mark.parametrize("name", TARGETS)
-def test_good_files_are_read(name: str) -> None:
-    """A harness that only ever sees refusals would test nothing: some choices leave the file as it was."""
+    """`make fuzz` tries many more. One is read: a harness that only ever sees refusals would test nothing."""
+    rng = np.random.default_rng(0)
+    said = (attempt(TARGETS[name], rng.bytes(length)) for _ in range(40) for length in (12, 12, 40, 150))
+    assert len(list(itertools.islice(said, 10))) == 10
     rng = np.random.default_rng(0)
     assert any(attempt(TARGETS[name], rng.bytes(12)) is None for _ in range(150))
 
@@ -128,14 +112,12 @@ def test_nothing_is_allocated_for_a_declared_size(content: bytes, tmp_path: Path
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_directory_that_lies_about_sizes_is_not_believed(kind: int, tmp_path: Path) -> None:
-    """60 MB that the archive's directory calls 136 bytes: what is unpacked is what was declared, and no more."""
+    """30 MB that the archive's directory calls 136 bytes: what is unpacked is what was declared, and no more."""
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", kind) as file:
-        file.writestr("a.npy", header("(1,)") + bytes(60_000_000))
-    lie = content.getvalue()
-    true = (len(header("(1,)")) + 60_000_000).to_bytes(4, "little")
-    lie = lie.replace(true, (len(header("(1,)")) + 8).to_bytes(4, "little"))
-    assert memory_to_refuse(lie, tmp_path / "a.npz") < 20_000_000
+    with zipfile.ZipFile(content, "w", kind, compresslevel=1) as file:
+        file.writestr("a.npy", header("(1,)") + bytes(30_000_000))
+    true, lie = ((len(header("(1,)")) + size).to_bytes(4, "little") for size in (30_000_000, 8))
+    assert memory_to_refuse(content.getvalue().replace(true, lie), tmp_path / "a.npz") < 10_000_000
 
 
 @pytest.mark.parametrize(
@@ -144,9 +126,7 @@ def test_a_directory_that_lies_about_sizes_is_not_believed(kind: int, tmp_path: 
 )
 def test_headers_that_trip_their_readers(text: str, tmp_path: Path) -> None:
     line = text.encode() + b"\n"
-    (tmp_path / "a.npz").write_bytes(archive(("a.npy", b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line)))
-    with pytest.raises(DamagedError):
-        read_arrays(tmp_path / "a.npz", most_bytes=10**6)
+    memory_to_refuse(archive(("a.npy", b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line)), tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +145,7 @@ def test_configurations_that_take_for_ever(text: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "value"),
-    [("sensitivity_squared", "9" * 400), ("variance", "9" * 400), ("trajectories_per_unit", 0), ("labels", [])],
+    [("sensitivity_squared", "9" * 400), ("variance", "9" * 400), ("trajectories_per_unit", 0), ("names", [])],
 )
 def test_policies_beyond_all_bounds_do_not_verify(entry: str, value: object, tmp_path: Path) -> None:
     release = good() / "release"
@@ -173,12 +153,9 @@ def test_policies_beyond_all_bounds_do_not_verify(entry: str, value: object, tmp
         arrays = dict(file)
     facts = json.loads(arrays.pop("facts").tobytes())
     del facts["sha256"]
-    if entry == "labels":
-        facts["report"]["names"] = value
-    elif entry == "trajectories_per_unit":
-        facts["guarantee"][entry] = value
-    else:
-        facts["guarantee"]["mechanisms"][0][entry] = value
+    guarantee = facts["guarantee"]
+    owner = {"names": facts["report"], "trajectories_per_unit": guarantee}
+    owner.get(entry, guarantee["mechanisms"][0])[entry] = value
     text = json.dumps(facts | {"sha256": stored._checksum(facts, arrays)}).encode()
     np.savez(tmp_path / "policy.npz", facts=np.frombuffer(text, np.uint8), **arrays)
     checks = verify_folder(tmp_path / "policy.npz", release / "certificate.json")
@@ -196,15 +173,15 @@ def test_names_in_an_archive_are_names_and_not_places(tmp_path: Path) -> None:
     assert not Path("/tmp/poolrl-hostile.npy").exists()
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("kind", ["float64", ">f8", "int32", "uint8", "bool"])
-def test_good_archives_are_read_as_numpy_reads_them(order: str, kind: str, tmp_path: Path) -> None:
+def test_good_archives_are_read_as_numpy_reads_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    arrays = {"a": np.asarray(rng.integers(0, 2, (3, 4, 5)), dtype=kind, order=order), "b": np.array(7.5)}  # type: ignore[call-overload]
+    kinds = itertools.product("CF", ("float64", ">f8", "int32", "uint8", "bool"))
+    arrays = {f"{order}{kind}": np.array(rng.integers(0, 2, (3, 4, 5)), kind, order=order) for order, kind in kinds}
+    arrays["one"] = np.array(7.5)
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", **arrays)
         read = read_arrays(tmp_path / "a.npz", most_bytes=10**6)
         for name, array in arrays.items():
-            assert np.array_equal(read[name], array)
+            np.testing.assert_array_equal(read[name], array)
             assert read[name].dtype == array.dtype
             assert read[name].flags.writeable

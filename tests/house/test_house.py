@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.house import (
-    SOURCE,
-    asking_lines,
-    files,
-    lines,
-    longest_chain,
-    repeated_names,
-    single_importers,
-)
+from benchmarks.house import SOURCE, asking_lines, files, lines, longest_chain, repeated_names, single_importers
 
 # Files with one importer, each with its reason. A verb, and the work of a verb, are entry points, and not among them.
 KEPT_APART = {
@@ -25,21 +17,12 @@ KEPT_APART = {
 
 
 def test_the_house_is_small() -> None:
+    """A file is short, its name says which it is, and it has two importers or is an entry point."""
     assert lines(SOURCE) <= 27_800
     assert len(files(SOURCE)) <= 175
     assert {name: text.count("\n") for name, text in files(SOURCE).items() if text.count("\n") > 500} == {}
-
-
-def test_a_name_says_which_file_it_is() -> None:
     assert repeated_names(SOURCE) == []
-
-
-def test_a_thought_is_not_cut_into_slices() -> None:
-    """A file has two importers, or is an entry point."""
     assert set(single_importers(SOURCE)) == set(KEPT_APART)
-
-
-def test_ways_are_short() -> None:
     assert len(longest_chain(SOURCE)) <= 15
 
 

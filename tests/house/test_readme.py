@@ -21,18 +21,19 @@ from tests.helpers.commands import CommandLine
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readmes_examples() -> None:
-    results = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
-    assert results.attempted > 15
-    assert results.failed == 0
-
-
 @pytest.mark.parametrize(
-    ("guide", "examples"), [("workflow.md", 6), ("large-logs.md", 7), ("architecture.md", 43), ("plans.md", 42)]
+    ("page", "examples"),
+    [
+        ("README.md", 16),
+        ("docs/workflow.md", 6),
+        ("docs/large-logs.md", 7),
+        ("docs/architecture.md", 43),
+        ("docs/plans.md", 42),
+    ],
 )
-def test_the_guides_examples(guide: str, examples: int) -> None:
-    results = doctest.testfile(str(ROOT / "docs" / guide), module_relative=False)
-    assert results.attempted == examples
+def test_examples_of_pages_run(page: str, examples: int) -> None:
+    results = doctest.testfile(str(ROOT / page), module_relative=False)
+    assert results.attempted >= examples
     assert results.failed == 0
 
 
@@ -102,6 +103,7 @@ def test_the_command_line_understands_every_command_of_the_readme() -> None:
     """Verbs and options exist, and their values can be read; nothing is run."""
     commands = [line for line in shell_lines(ROOT / "README.md").splitlines() if line.startswith("poolrl ")]
     assert len(commands) >= 7
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
     for command in commands:
         app.parse_args(shlex.split(command, comments=True)[1:], exit_on_error=False, print_error=False)
     with pytest.raises(CycloptsError):
@@ -139,10 +141,6 @@ def test_the_walk_through(tmp_path: Path) -> None:
     assert "What if costs change?" in page
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) < 150
-
-
 @pytest.mark.usefixtures("short_plan")
 def test_the_demo_is_the_walk_through(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
@@ -165,18 +163,15 @@ def test_the_demo_is_the_walk_through(
     assert "order up to" in command_line(*commands[-1]).out
 
 
-def test_the_command_line_explains_itself(command_line: CommandLine) -> None:
-    answer = command_line("demo", "--help")
-    assert answer.code == 0
-    for words in ("Write the example", "--out", "poolrl demo /tmp/shop"):
-        assert words in answer.out
-    answer = command_line("reproduce", "--help")
-    for words in ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"):
-        assert words in answer.out
+def test_help_and_a_bad_argument(tmp_path: Path, command_line: CommandLine) -> None:
+    for verb, told in {
+        "demo": ("Write the example", "--out", "poolrl demo /tmp/shop"),
+        "reproduce": ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"),
+    }.items():
+        answer = command_line(verb, "--help")
+        assert answer.code == 0
+        assert [words for words in told if words not in answer.out] == []
     assert command_line("--version").out.strip() == __version__
-
-
-def test_a_bad_argument_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
     answer = command_line("demo", tmp_path)
     assert answer.code == 1
     assert answer.err == f"poolrl: {tmp_path} exists: name another folder, or remove it\n"
