@@ -64,12 +64,7 @@ quality: $(TESTABLE)
 # Every table of docs/benchmarks.md, and two of docs/threat-model.md; logs are made on the fly, and 1e9 rows need 30 GB of disk.
 benchmarks: $(TESTABLE)
 	$(PIP) '.[benchmarks]'
-	$(BIN)/python -m benchmarks.counting --rows 1e8 --write
 	$(BIN)/python -m benchmarks.counting_labels --rows 1e9 --write
-	$(BIN)/python -m benchmarks.growth --write
-	$(BIN)/python -m benchmarks.fitting --write
-	$(BIN)/python -m benchmarks.peers --write
-	$(BIN)/python -m benchmarks.noise --write
 	$(BIN)/python -m benchmarks.audits --write
 	$(BIN)/python -m benchmarks.side_channels --write
 	$(BIN)/python -m benchmarks.decisions --write

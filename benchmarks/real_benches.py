@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chain import DAYS, HISTORY, Chain, run_chain
-from poolrl import LostSales, Pool, SeededNoise, Trajectories, data_free
+from poolrl import LostSales, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.levels import plan_shops
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -70,34 +70,12 @@ def drawn_costs(seed: int, *shape: int) -> FloatArray:
     return np.random.default_rng([seed, 0]).uniform(0.0, 0.5, (2, *shape))
 
 
-def managers_levels(chain: Chain, stores: slice, factor: float) -> FloatArray:
+def managers_levels(chain: Chain, factor: float) -> FloatArray:
     """Managers' order-up-to levels in the weeks that are judged, by the averages of their own sales."""
-    part = Chain(chain.demand[stores], chain.promo, chain.source)
-    seen = part.demand[:, :HISTORY]
-    ran = run_chain(part, lambda week, day, scale, stock: factor * scale, weeks=slice(HISTORY, None), sold=seen,
-                    stock=np.zeros(part.stores))  # fmt: skip
+    seen = chain.demand[:, :HISTORY]
+    ran = run_chain(chain, lambda week, day, scale, stock: factor * scale, weeks=slice(HISTORY, None), sold=seen,
+                    stock=np.zeros(chain.stores))  # fmt: skip
     return factor * ran.scale[:, LEARNED - HISTORY :]
-
-
-def independent_bench(name: str, chain: Chain, seed: int, stores: slice, bound: float) -> Iterator[Figure]:
-    """Benches a and b: stores as products of one shop."""
-    demand = np.minimum(chain.demand[stores], bound)
-    count = len(demand)
-    holding, shortage = drawn_costs(seed, count, DAYS)
-    problem = LostSales(horizon=DAYS, products=count, holding=holding.T, shortage=shortage.T, demand_max=bound)
-    train, test = demand[:, :LEARNED], demand[:, LEARNED:]
-    log = independent_orders(problem, np.moveaxis(train, 0, 2), seed)
-    h, b = holding[:, None], shortage[:, None]
-
-    def cost(levels: FloatArray) -> float:
-        return float(weekly_cost(levels, test, h, b).sum())
-
-    best = cost(saa_levels(train, holding, shortage)[:, None])
-    yield from today_figures(name, lambda factor: cost(managers_levels(chain, stores, factor)) / best - 1)
-    yield Figure(name, "data-free", None, cost(data_free(problem).levels.T[:, None]) / best - 1)
-    for rho in RHOS:
-        policy = Pool(rho).fit(problem, log, noise=SeededNoise(seed))
-        yield Figure(name, OURS, rho, cost(policy.levels.T[:, None]) / best - 1)
 
 
 def today_figures(name: str, value: Callable[[float], float]) -> Iterator[Figure]:
@@ -126,7 +104,7 @@ def labelled_bench(name: str, chain: Chain, seed: int, bound: float, *, promo: b
 
     best = cost(saa_levels(train, holding, shortage)[:, None])
     shift = 0.0 if promo else 1.0
-    yield from today_figures(name, lambda factor: cost(managers_levels(chain, slice(None), factor)) / best - shift)
+    yield from today_figures(name, lambda factor: cost(managers_levels(chain, factor)) / best - shift)
     plain = LostSales(horizon=DAYS, products=chain.stores, holding=holding.T, shortage=shortage.T, demand_max=bound)
     yield Figure(name, "data-free", None, cost(data_free_levels(plain).T[:, None]) / best - shift)
     if promo:

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper in plain NumPy: complete tables, noise in every cell, dense steps.
 
-Used by `benchmarks.fitting`. The rings, their points and the candidate actions come from the library, because they are
-public geometry. Counts, noise, kernel, pessimism and values are written here. With the same noise it finds the same Q.
+A test holds the library against it. The rings, their points and the candidate actions come from the library, because
+they are public geometry. Counts, noise, kernel, pessimism and values are written here.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import counting, counting_labels, decisions, report, stale, transcription
-from benchmarks.fitting import a_shop, exponent
+from benchmarks import counting_labels, decisions, report, stale, transcription
 
-from poolrl import Pool, __version__
+from poolrl import LostSales, Pool, __version__
 from poolrl.paper.write_up import made_by
 
 ROOT = Path(__file__).parents[2]
@@ -20,20 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("products", [1, 2])
 def test_the_transcription_is_algorithm_1(products: int) -> None:
-    problem, log = a_shop(products, 3, 2_000)
+    rng = np.random.default_rng(0)
+    holding, shortage = rng.uniform(0, 0.5, (2, 3, products))
+    problem = LostSales(horizon=3, products=products, holding=holding, shortage=shortage, demand_max=100.0)
+    log = problem.simulate_log(rng.uniform(0, 100, (2_000, 3, products)), rng=rng)
     found = transcription.published(problem, log, zones=12, rho=math.inf, rng=None)
     rule = Pool.published(math.inf, 12).fit(problem, log).rule
     assert (found > 0).mean() > 0.3
     np.testing.assert_allclose(found, rule.arrays()["q"], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("messy", [False, True])
-def test_contenders_count_alike(tmp_path: Path, messy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting.resource, "setrlimit", lambda *_: None)  # it would last, and browsers need more
-    path = tmp_path / "log.parquet"
-    counting.make_log(path, 5_000, messy=messy)
-    names = [name for name in counting.CONTENDERS if not (messy and counting.CONTENDERS[name] is counting.arrays)]
-    assert len({counting.timed(name, str(path), 1)[1] for name in names}) == 1
 
 
 def test_contenders_count_labels_and_multiples_alike(tmp_path: Path) -> None:
@@ -64,11 +57,6 @@ def test_both_programs_that_decide_answer_alike(tmp_path: Path, monkeypatch: pyt
     ours.write_text(good)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         decisions.check_answers(ours, plain)
-
-
-def test_an_exponent_is_the_slope_of_logarithms() -> None:
-    sizes = [1.0, 2.0, 4.0, 8.0]
-    assert exponent(sizes, [3 * size**1.5 for size in sizes]) == "1.50 ± 0.00"
 
 
 def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path) -> None:
