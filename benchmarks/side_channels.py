@@ -1,6 +1,6 @@
 """Side channels of a fit: what time, memory and sizes of files tell of one shop that was replaced.
 
-    python -m benchmarks.side_channels --write
+    python -m benchmarks.side_channels
 
 Every log of a pair is fitted many times, in turn with its neighbour. The AUC says what an attacker learns from one
 look: how often a measurement of the second log exceeds one of the first. 0.5 is a guess; 0 and 1 tell the logs apart.
@@ -36,7 +36,6 @@ from benchmarks.neighbour_logs import PAIRS, LogPair
 from benchmarks.report import Report, run
 from poolrl.checks import FloatArray
 
-THREAT_MODEL = Path(__file__).parent.parent / "docs" / "threat-model.md"
 PERMUTATIONS = 9_999
 FALSE_ALARMS = 0.05  # of the whole table
 
@@ -170,7 +169,7 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     run(
-        Report("side_channels", "Side channels, measured", ("data", "learning", "privacy", "workflow"), THREAT_MODEL),
+        Report("side_channels", "Side channels, measured", ("data", "learning", "privacy", "workflow")),
         work,
         repetitions=(40, "timed fits of each log"),
         processes=(20, "fits of each log in processes of their own"),
