@@ -22,17 +22,14 @@ from attacks.shop import LostError, Shop
 from poolrl import Policy
 from poolrl.ledger.accounts import Entry
 from poolrl.ledger.ledger import Ledger
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
 from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
-from tests.helpers.shops import Run
-
-pytestmark = pytest.mark.usefixtures("no_page")
 
 
-def test_a_release_that_cannot_be_moved_stays(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_that_cannot_be_moved_stays(tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else made the folder meanwhile: what was paid for is kept, and named."""
     honest = Ledger.commit
 
@@ -44,17 +41,14 @@ def test_a_release_that_cannot_be_moved_stays(
     monkeypatch.setattr(Ledger, "commit", slow)
     words = r"is complete and paid for, and lies in (.*draft), but could not be moved safely to"
     with pytest.raises(ValueError, match=words) as said:
-        run("fit", "--new-account", "--config", config)
+        fit_release(load_config(config), tmp_path / "release", new_account=True)
     place = re.search(words, str(said.value))
     assert place is not None
     assert Policy.load(Path(place[1]) / "policy.npz").guarantee.private
-    for bad in ("..", str(tmp_path / "new" / "..")):
-        with pytest.raises(ValueError, match="--out must name a new folder"):
-            run("fit", "--new-account", "--config", config, "--out", bad)
 
 
 def test_a_ledger_that_fails_at_the_end_does_not_hide_what_was_spent(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody holds the ledger when the release is about to be committed: neither commit nor a look at it works."""
     monkeypatch.setattr("poolrl.ledger.chain.LOCK_PATIENCE", 0.05)
@@ -67,16 +61,17 @@ def test_a_ledger_that_fails_at_the_end_does_not_hide_what_was_spent(
 
     monkeypatch.setattr(Ledger, "commit", held)
     with pytest.raises(ValueError, match=r"database is locked\. The release had begun, so its rho = 0\.5 stays spent"):
-        run("fit", "--new-account", "--config", config)
+        fit_release(load_config(config), tmp_path / "release", new_account=True)
     holders[0].close()
     assert stages(tmp_path) == ["open", "reserve", "read"]
     assert not (tmp_path / "release").exists()
     monkeypatch.setattr(Ledger, "commit", honest)
-    run("fit", "--config", config)  # the draft is in nobody's way
+    fit_release(load_config(config), tmp_path / "release")  # the draft is in nobody's way
     assert spent(tmp_path) == 1
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("no_page")
 def test_a_signal_between_payment_and_release_waits(
     tmp_path: Path, config: Path, by: signal.Signals, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,27 +89,6 @@ def test_a_signal_between_payment_and_release_waits(
     assert "is complete and paid for" in answer.err
     assert stages(tmp_path)[-1] == "commit"
     assert {"policy.npz", "certificate.json", "leaflet.txt"} <= {path.name for path in (tmp_path / "release").iterdir()}
-
-
-def test_an_interrupted_release_leaves_no_half_noised_file(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C while the second table gets its noise."""
-    from poolrl.privacy.noise import secure as noise
-
-    honest, calls = noise._SecureSampler.add, []
-
-    def interrupted(self: object, counts: object, variance: object) -> object:
-        calls.append(variance)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return honest(self, counts, variance)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(noise._SecureSampler, "add", interrupted)
-    with pytest.raises(ValueError, match=r"The release had begun, so its rho = 0.5 stays spent"):
-        run("fit", "--new-account", "--config", config)
-    names = {path.name for path in tmp_path.rglob("*")} - {".release.lock"}
-    assert names == {"ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing", "log.parquet", "poolrl.toml"}
 
 
 @pytest.mark.parametrize("becomes", [KeyboardInterrupt, ImportError, ValueError])
@@ -161,7 +135,8 @@ def test_no_interrupt_signal_is_lost(when: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [2_000, 40_000])
-def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, run: Run, most: int) -> None:
+def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, most: int) -> None:
+    release = tmp_path / "release"
     answer = subprocess.run(
         program("quick_poolrl", "fit", "--new-account", "--config", config),
         capture_output=True,
@@ -178,14 +153,11 @@ def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path,
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
             assert ledger.verify() == []
             account = ledger.account("small shop")
-            if (tmp_path / "release").exists():
-                assert account is not None
-                assert account.spent == Fraction(1, 2)
-    for path in tmp_path.glob("release/*.npz"):
-        Policy.load(path)
-    if not (tmp_path / "release").exists():
-        flags = [] if account else ["--new-account"]  # the fit that failed may have opened it already
-        run("fit", *flags, "--config", config)
+    if release.exists():
+        assert spent(tmp_path) == Fraction(1, 2)
+        Policy.load(release / "policy.npz")
+    else:  # the fit that failed may have opened the account already
+        fit_release(load_config(config), release, new_account=account is None)
         assert stages(tmp_path)[-1] == "commit"
 
 
@@ -197,11 +169,9 @@ class JumpingClock(datetime):
         return super().now(tz) + timedelta(days=random.uniform(-18_000, 18_000))
 
 
-def test_a_clock_that_jumps_stops_nothing(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_jumps_stops_nothing(tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("poolrl.ledger.chain.datetime", JumpingClock)
-    run("fit", "--new-account", "--config", config, "--json")
+    fit_release(load_config(config), tmp_path / "release", new_account=True)
     assert stages(tmp_path) == ["open", "reserve", "read", "commit"]
     assert spent(tmp_path) == Fraction(1, 2)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
@@ -216,34 +186,25 @@ def test_the_soaks_own_fit_succeeds(tmp_path: Path) -> None:
     shop.check()
 
 
-def test_the_soak_would_notice_what_is_lost(tmp_path: Path, run: Run) -> None:
+def test_the_soak_would_notice_what_is_lost(tmp_path: Path) -> None:
     """Its checks of a shop with a release, from which something is taken."""
     shop = Shop(tmp_path, random.Random(0))
-    run("fit", "--new-account", "--config", shop.write(), "--out", shop.out())
+    fit_release(load_config(shop.write()), shop.out(), new_account=True)
     shop.check()
-
-    def lost(what: str) -> None:
+    leaflet, ledger, made = tmp_path / "out-1/leaflet.txt", tmp_path / "ledger.sqlite", tmp_path / "out-1"
+    hidden, extra = tmp_path / "hidden", tmp_path / "out-3"
+    text, seen = leaflet.read_bytes(), shop.seen
+    forged = [*seen[:-1], replace(seen[-1], seal="another")]
+    for what, lose, restore in (
+        ("a release is not complete", leaflet.unlink, lambda: leaflet.write_bytes(text)),
+        ("does not verify", lambda: leaflet.write_bytes(text + b" "), lambda: leaflet.write_bytes(text)),
+        ("more releases than were paid for", lambda: extra.symlink_to(made), extra.unlink),
+        ("a release that was paid for is gone", lambda: made.rename(hidden), lambda: hidden.rename(made)),
+        ("an entry of the ledger is gone", lambda: setattr(shop, "seen", forged), lambda: setattr(shop, "seen", seen)),
+        ("the ledger is gone", lambda: ledger.rename(hidden), lambda: hidden.rename(ledger)),
+    ):
+        lose()
         with pytest.raises(LostError, match=what):
             shop.check()
-
-    leaflet = tmp_path / "out-1/leaflet.txt"
-    text = leaflet.read_bytes()
-    leaflet.unlink()
-    lost("a release is not complete")
-    leaflet.write_bytes(text + b" ")
-    lost("does not verify")
-    leaflet.write_bytes(text)
-    extra = tmp_path / "out-3"
-    os.symlink(tmp_path / "out-1", extra)
-    lost("more releases than were paid for")
-    extra.unlink()
-    (tmp_path / "out-1").rename(tmp_path / "hidden")
-    lost("a release that was paid for is gone")
-    (tmp_path / "hidden").rename(tmp_path / "out-1")
-    shop.check()
-    seen = shop.seen
-    shop.seen = [*seen[:-1], replace(seen[-1], seal="another")]
-    lost("an entry of the ledger is gone")
-    shop.seen = seen
-    (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
-    lost("the ledger is gone")
+        restore()
+        shop.check()

@@ -11,7 +11,8 @@ import pytest
 from poolrl import Policy
 from poolrl.certificate.release_files import sha256 as hash_of
 from poolrl.ledger.ledger import Ledger
-from poolrl.workflow.release_folder import locked, settle
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release, locked, settle
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import Run
 
@@ -58,40 +59,30 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     run("verify", release / "policy.npz", release / "certificate.json", "--ledger", ledger)
 
 
-@pytest.mark.usefixtures("no_page")
-def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
+def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path) -> None:
     assert (uncommitted / "policy.npz").exists()
-    said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
-    assert "stays spent" in said  # of the fit that was killed
+    made = fit_release(load_config(tmp_path / "poolrl.toml"), tmp_path / "release")
+    assert made.earlier_fit == "removed"
     assert not uncommitted.exists()
     assert spent(tmp_path) == 1
     assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
 
 
-@pytest.mark.usefixtures("no_page")
-def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path: Path, config: Path, run: Run) -> None:
+def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path: Path, config: Path) -> None:
+    file = load_config(config)
     with locked(tmp_path / "release") as draft:
         draft.mkdir()
         (draft / "policy.npz").write_bytes(b"half")
         with pytest.raises(ValueError, match=r"another fit is writing to .*: wait for it, or name another place"):
-            run("fit", "--new-account", "--config", config)
+            fit_release(file, tmp_path / "release", new_account=True)
         assert not (tmp_path / "ledger.sqlite").exists()
+        fit_release(file, tmp_path / "r[e]lease", new_account=True)  # another place is free
         assert (draft / "policy.npz").read_bytes() == b"half"
-        run("fit", "--new-account", "--config", config, "--out", tmp_path / "r[e]lease")  # another place is free
-        assert (draft / "policy.npz").read_bytes() == b"half"
-    shutil.rmtree(draft)
+    for folder in (draft, tmp_path / "r[e]lease"):
+        shutil.rmtree(folder)
     assert spent(tmp_path) == Fraction(1, 2)
-    shutil.rmtree(tmp_path / "r[e]lease")
     left = {path.name for path in tmp_path.iterdir()} - {".release.lock", ".r[e]lease.lock"}
     assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing"}
-
-
-@pytest.mark.usefixtures("no_page")
-def test_a_lock_that_nobody_holds_stops_nobody(tmp_path: Path, config: Path, run: Run) -> None:
-    """A killed fit leaves the lock's file; the system has freed the lock."""
-    (tmp_path / ".release.lock").touch()
-    run("fit", "--new-account", "--config", config)
-    assert (tmp_path / "release").is_dir()
 
 
 @pytest.mark.parametrize("name", [".release.draft-my-notes", ".release.draft2", ".release.draft.orig", "release.draft"])
@@ -104,7 +95,7 @@ def test_what_is_named_otherwise_is_not_a_draft(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("what", ["a folder", "a file", "a link", "a link to nowhere"])
-def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Path, run: Run, what: str) -> None:
+def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Path, what: str) -> None:
     draft = tmp_path / ".release.draft"
     if what == "a folder":
         draft.mkdir()
@@ -117,56 +108,77 @@ def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Pat
         draft.symlink_to(tmp_path / "mine")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match=r"\.release\.draft holds things that poolrl has not put there"):
-        run("fit", "--new-account", "--config", config)
+        fit_release(load_config(config), tmp_path / "release", new_account=True)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".release.lock"] == before
 
 
-@pytest.mark.parametrize(
-    ("why", "words"),
-    [
-        ("another configuration", "may be a release that was paid for"),
-        ("another version", "may be a release that was paid for, of another version"),
-        ("another version and ledger", "may be a release that was paid for, of another version"),
-        ("no ledger", "may be a release that was paid for, but its ledger .*elsewhere.sqlite is not there"),
-        ("no ledger, and no certificate", "may be a release that was paid for, but its ledger .* is not there"),
-        ("a new ledger", "may be a release that was paid for, but .*ledger.sqlite knows no such release"),
-        ("a new ledger, with a void", "may be a release that was paid for, but .*ledger.sqlite knows no such"),
-        ("another ledger", "may be a release that was paid for, but .*other.sqlite knows no such release"),
-        ("a link inside", "things that poolrl has not put there"),
-        ("a folder inside", "things that poolrl has not put there"),
-        ("a file beside its own", "things that poolrl has not put there"),
-        ("a file inside", "things that poolrl has not put there"),
-    ],
-)
+UNKNOWN = r"may be a release that was paid for, but .*{} knows no such release"
+PLANTED = "things that poolrl has not put there"
+LEFT_ALONE = {
+    "another configuration": "may be a release that was paid for",
+    "another version": "may be a release that was paid for, of another version",
+    "another version and ledger": "may be a release that was paid for, of another version",
+    "no ledger": "may be a release that was paid for, but its ledger .*elsewhere.sqlite is not there",
+    "no ledger, and no certificate": "may be a release that was paid for, but its ledger .* is not there",
+    "a new ledger": UNKNOWN.format("ledger.sqlite"),
+    "a new ledger, with a void": UNKNOWN.format("ledger.sqlite"),
+    "another ledger": UNKNOWN.format("other.sqlite"),
+    "longer": UNKNOWN.format("ledger.sqlite"),
+    "another byte": UNKNOWN.format("ledger.sqlite"),
+    "empty": UNKNOWN.format("ledger.sqlite"),
+    "gone": UNKNOWN.format("ledger.sqlite"),
+    "another policy": UNKNOWN.format("ledger.sqlite"),
+    "a certificate that is a link": PLANTED,
+    "a link inside": PLANTED,
+    "a folder inside": PLANTED,
+    "a file beside its own": PLANTED,
+    "a draft of another user": PLANTED,  # who could plant a copy of a release with another label
+}
+
+
+@pytest.mark.parametrize("why", LEFT_ALONE)
 def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
-    tmp_path: Path, committed: Path, why: str, words: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, committed: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, its_config = tmp_path / "ledger.sqlite", hash_of(tmp_path / "poolrl.toml")
-    if why == "another configuration":
-        its_config = "another"
-    if "another version" in why:
-        monkeypatch.setattr("poolrl.workflow.release_folder.Certificate.read", lambda _: int("not our version"))
+    certificate, content = committed / "certificate.json", (committed / "certificate.json").read_bytes()
+    match why:
+        case "another configuration":
+            its_config = "another"
+        case "another version" | "another version and ledger":
+            monkeypatch.setattr("poolrl.workflow.release_folder.Certificate.read", lambda _: int("not our version"))
+        case "a new ledger" | "a new ledger, with a void":
+            begun_anew(books, void="void" in why)
+        case "longer":
+            certificate.write_bytes(content + b" ")
+        case "another byte":
+            certificate.write_bytes(content[:10] + bytes([content[10] ^ 255]) + content[11:])
+        case "empty":
+            certificate.write_bytes(b"")
+        case "gone" | "no ledger, and no certificate":
+            certificate.unlink()
+        case "another policy":
+            (committed / "policy.npz").write_bytes(b"PK")
+        case "a certificate that is a link" | "a link inside":
+            inside = certificate if "certificate" in why else committed / "report.html"
+            (tmp_path / "mine").write_bytes(content)
+            inside.unlink(missing_ok=True)
+            inside.symlink_to(tmp_path / "mine")
+        case "a folder inside":
+            (committed / ".AppleDouble").mkdir()
+        case "a file beside its own":
+            (committed / "policy.npz.orig").write_text("")
+        case "a draft of another user":
+            monkeypatch.setattr("os.geteuid", lambda: committed.stat().st_uid + 1)
     if why.startswith("no ledger"):
         books = tmp_path / "elsewhere.sqlite"
-    if "no certificate" in why:
-        (committed / "certificate.json").unlink()
-    if why.startswith("a new ledger"):
-        begun_anew(books, void="void" in why)
     if why.endswith(("another ledger", "version and ledger")):
         books = tmp_path / "other.sqlite"
         with Ledger(books) as other:
             other.open_account("small shop", Fraction(1))
-    if why == "a link inside":
-        (tmp_path / "mine").write_text("mine")
-        (committed / "report.html").symlink_to(tmp_path / "mine")
-    if why == "a folder inside":
-        (committed / ".AppleDouble").mkdir()
-    if why == "a file beside its own":
-        (committed / "policy.npz.orig").write_text("")
-    if why == "a file inside":
-        (committed / "thesis.txt").write_text("mine")
     before = {path: path.read_bytes() for path in committed.rglob("*") if path.is_file()}
-    with pytest.raises(ValueError, match=f"{words}.*: move it to where it belongs, remove .* or name another place"):
+    how_to_go_on = "move it to where it belongs, remove .* or name another place"
+    with pytest.raises(ValueError, match=f"{LEFT_ALONE[why]}.*: {how_to_go_on}"):
         settle(committed, tmp_path / "release", books, its_config)
     assert {path: path.read_bytes() for path in committed.rglob("*") if path.is_file()} == before
     assert not (tmp_path / "release").exists()
@@ -188,40 +200,14 @@ def begun_anew(ledger: Path, *, void: bool) -> None:
             books.void(paid)
 
 
-def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, committed: Path, run: Run) -> None:
+def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, committed: Path) -> None:
     copy = Path(shutil.copytree(committed, tmp_path / ".release.draft-copy"))
     assert settled(tmp_path) == "finished"
     assert (copy / "policy.npz").exists()
     copy.rename(committed)
     with pytest.raises(ValueError, match="exists, and a release is never overwritten"):
-        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
+        fit_release(load_config(tmp_path / "poolrl.toml"), tmp_path / "release")
     assert (committed / "policy.npz").exists()
-
-
-@pytest.mark.parametrize("name", ["policy.npz", "certificate.json"])
-@pytest.mark.parametrize("how", ["longer", "another byte", "empty", "gone", "a link"])
-def test_a_release_that_was_changed_is_neither_moved_nor_removed(
-    tmp_path: Path, committed: Path, name: str, how: str
-) -> None:
-    file = committed / name
-    content = file.read_bytes()
-    match how:
-        case "longer":
-            file.write_bytes(content + b" ")
-        case "another byte":
-            file.write_bytes(content[:10] + bytes([content[10] ^ 255]) + content[11:])
-        case "empty":
-            file.write_bytes(b"")
-        case "gone":
-            file.unlink()
-        case "a link":
-            file.rename(tmp_path / name)
-            file.symlink_to(tmp_path / name)
-    words = "things that poolrl" if how == "a link" else "paid for, but .* knows no such release of this configuration"
-    with pytest.raises(ValueError, match=words):
-        settled(tmp_path)
-    assert not (tmp_path / "release").exists()
-    assert committed.exists()
 
 
 @pytest.mark.parametrize("left", [0, 100])
@@ -236,18 +222,8 @@ def test_a_draft_that_is_not_complete_is_removed(tmp_path: Path, uncommitted: Pa
     assert not uncommitted.exists()
 
 
-def test_a_draft_of_another_user_is_left_alone(
-    tmp_path: Path, committed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a folder that others can write to, somebody could plant a copy of a release with another label."""
-    monkeypatch.setattr("os.geteuid", lambda: committed.stat().st_uid + 1)
-    with pytest.raises(ValueError, match="holds things that poolrl has not put there"):
-        settled(tmp_path)
-    assert (committed / "policy.npz").exists()
-
-
 def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest, modes = Ledger.commit, []
 
@@ -256,16 +232,6 @@ def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
         return honest(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Ledger, "commit", watched)
-    run("fit", "--new-account", "--config", config)
+    fit_release(load_config(config), tmp_path / "release", new_account=True)
     assert modes == [0o700]
     assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
-
-
-def test_nothing_is_committed_when_a_file_is_gone(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("poolrl.workflow.release_folder.hashes_of", lambda draft: {"certificate.json": "its hash"})
-    with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
-        run("fit", "--new-account", "--config", config)
-    assert stages(tmp_path)[-1] == "read"
-    assert not (tmp_path / "release").exists()

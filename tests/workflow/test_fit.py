@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,11 @@ import pytest
 
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
+from poolrl.privacy.noise.secure import _SecureSampler
+from poolrl.workflow import release_folder
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
@@ -53,6 +58,7 @@ def test_nothing_that_may_be_handed_out_holds_a_logged_number(one_release: Path)
             assert not [number for number in numbers if number in text]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, facts: Facts, run: Run) -> None:
     """By public facts: with 1,000 declared units, and not with 10."""
     facts["privacy"] |= {"together": True, "budget": 2.0}
@@ -65,24 +71,13 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
     assert [each.name for each in policy.guarantee.mechanisms][-1] == "products that sell together"
     assert policy.guarantee.rho == 0.5
     assert policy.report.together is not None
-    assert all(
-        check.good for check in verify_folder(release / "policy.npz", release / "certificate.json", config=config)
-    )
+    checks = verify_folder(release / "policy.npz", release / "certificate.json", config=config)
+    assert all(check.good for check in checks)
     facts["plan"]["units"] = 10
     write_config(tmp_path, facts)
     said = " ".join(run("fit", "--config", config, "--out", tmp_path / "few").split())
     assert said.startswith("[privacy] together buys nothing: with 10 units")
     assert Policy.load(tmp_path / "few" / "policy.npz").report.together is None
-    answer = json.loads(run("fit", "--config", config, "--out", tmp_path / "few2", "--json"))
-    assert answer["together"] is None
-
-
-def test_one_product_does_not_sell_together(facts: Facts, tmp_path: Path) -> None:
-    facts["privacy"]["together"] = True
-    facts["problem"] |= {"products": ["bread"], "shortage": 0.5, "demand_max": 40.0}
-    facts["log"] |= {"opening": ["state_0"], "order_up_to": ["action_0"], "left": ["next_state_0"]}
-    with pytest.raises(ValueError, match="together needs two products or more"):
-        load_config(write_config(tmp_path, facts))
 
 
 @pytest.mark.usefixtures("no_page")
@@ -106,28 +101,29 @@ def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run
     assert spent(released) == Fraction(3, 2)
 
 
-def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
+def test_a_new_name_is_no_new_budget(released: Path) -> None:
     config = released / "poolrl.toml"
     config.write_text(config.read_text().replace('"small shop"', '"another shop"'))
     with pytest.raises(ValueError, match="these rows already have an account, as 'small shop'"):
-        run("fit", "--new-account", "--config", config, "--out", released / "again")
+        fit_release(load_config(config), released / "again", new_account=True)
     assert spent(released, "another shop") == Fraction(1, 2)  # an answer to whether they are the same rows
     assert stages(released)[-2:] == ["open", "reserve"]
 
 
-def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
+def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path) -> None:
+    file, release = load_config(config), tmp_path / "release"
     (tmp_path / "log.parquet").rename(tmp_path / "elsewhere.parquet")
     with pytest.raises(ValueError, match=r"there is no file .*log.parquet. Nothing was spent"):
-        run("fit", "--new-account", "--config", config)
+        fit_release(file, release, new_account=True)
     table = pq.read_table(tmp_path / "elsewhere.parquet")
     broken = table.set_column(4, "action_0", pa.array(["31337.25"] * len(table)))
     pq.write_table(broken, tmp_path / "log.parquet")
     with pytest.raises(ValueError, match=r"'action_0' must hold numbers.*Nothing was spent") as caught:
-        run("fit", "--config", config)
+        fit_release(file, release)
     assert "31337" not in str(caught.value)
     assert stages(tmp_path) == ["open", "reserve", "void", "reserve", "void"]
     assert spent(tmp_path) == 0
-    assert not (tmp_path / "release").exists()
+    assert not release.exists()
 
 
 def test_a_log_that_is_not_observed_is_said_to_be(tmp_path: Path, facts: Facts, run: Run) -> None:
@@ -138,45 +134,59 @@ def test_a_log_that_is_not_observed_is_said_to_be(tmp_path: Path, facts: Facts, 
     assert re.search(r"only [0-9]% of the log was observed", said)  # noise alone looks like a percent or two
 
 
-def test_a_failure_after_the_log_was_read_is_paid_for(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full_disk(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+def stopped_by(error: BaseException) -> Callable[..., None]:
+    def stop(*_: object) -> None:
+        raise error
 
-    monkeypatch.setattr("poolrl.workflow.release_folder.registry_record", full_disk)
-    with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
-        run("fit", "--new-account", "--config", config)
+    return stop
+
+
+def stopped_in_the_second_table() -> Callable[..., Any]:
+    honest, calls = _SecureSampler.add, itertools.count(1)
+
+    def add(*arguments: Any) -> Any:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return honest(*arguments)
+
+    return add
+
+
+# Whose function does what else instead, and what is said.
+FAILURES: list[tuple[Any, str, Callable[..., Any], str]] = [
+    (OnOutcomes, "release", stopped_by(KeyboardInterrupt()), "stopped by KeyboardInterrupt"),
+    (_SecureSampler, "add", stopped_in_the_second_table(), "stopped by KeyboardInterrupt"),
+    (OnOutcomes, "learn", stopped_by(MemoryError("31337.25")), "stopped by MemoryError"),
+    (OnOutcomes, "learn", stopped_by(RuntimeError("31337.25")), "stopped by RuntimeError"),
+    (release_folder, "registry_record", stopped_by(OSError(28, "No space left on device")), "No space left on device"),
+    (release_folder, "hashes_of", lambda _: {"certificate.json": "its hash"}, "was changed while it was written"),
+]
+
+
+@pytest.mark.parametrize(("owner", "step", "instead", "words"), FAILURES)
+def test_a_failure_after_the_log_was_read_is_paid_for(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, instead: Any, words: str
+) -> None:
+    """No value of the log is repeated, and no file is left: neither a draft nor one that is half noised."""
+    monkeypatch.setattr(OnOutcomes, "learn_from_nothing", lambda _: None)  # it learns too, before anything is spent
+    monkeypatch.setattr(owner, step, instead)
+    with pytest.raises(ValueError, match=f"{words}. The release had begun, so its rho = 0.5 stays spent") as caught:
+        fit_release(load_config(config), tmp_path / "release", new_account=True)
+    assert "(entry 3 of" in str(caught.value)
+    assert "31337" not in str(caught.value)
     assert spent(tmp_path) == Fraction(1, 2)
     assert stages(tmp_path) == ["open", "reserve", "read"]
-    left = {path.name for path in tmp_path.iterdir()} - {".release.lock"}
+    left = {path.name for path in tmp_path.rglob("*")} - {".release.lock"}
     assert left == {"ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing", "log.parquet", "poolrl.toml"}
 
 
-def test_a_place_that_cannot_be_written_to_costs_nothing(tmp_path: Path, config: Path, run: Run) -> None:
+def test_a_place_that_cannot_be_written_to_costs_nothing(tmp_path: Path, config: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
     (tmp_path / "file").write_text("")
-    for out in (tmp_path / "link", Path("/proc/poolrl-release"), tmp_path / "file" / "x"):
+    for out in (tmp_path / "link", Path("/proc/poolrl-release"), tmp_path / "file" / "x", Path(".."), tmp_path / ".."):
         with pytest.raises((ValueError, OSError)):
-            run("fit", "--new-account", "--config", config, "--out", out)
+            fit_release(load_config(config), out, new_account=True)
     assert not (tmp_path / "ledger.sqlite").exists()
-
-
-@pytest.mark.parametrize("half", ["release", "learn"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("31337.25"), RuntimeError("31337.25")])
-def test_stopping_after_the_log_was_read_says_what_it_cost(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch, half: str, error: BaseException
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(OnOutcomes, "learn_from_nothing", lambda _: None)  # it learns too, before anything is spent
-    monkeypatch.setattr(OnOutcomes, half, fail)
-    with pytest.raises(ValueError, match=r"stopped by .*Error|Interrupt.*stays spent") as caught:
-        run("fit", "--new-account", "--config", config)
-    assert "stays spent (entry 3 of" in str(caught.value)
-    assert "31337" not in str(caught.value)
-    assert spent(tmp_path) == Fraction(1, 2)
 
 
 def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
@@ -213,17 +223,14 @@ def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: 
 @pytest.mark.usefixtures("short_plan")
 def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any]) -> None:
     facts["problem"] |= change
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
-    files = (tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
-    run("verify", *files, "--ledger", tmp_path / "ledger.sqlite")
-    page = (tmp_path / "release/report.html").read_text()
+    config, release = write_config(tmp_path, facts), tmp_path / "release"
+    run("fit", "--new-account", "--config", config)
+    checks = verify_folder(release / "policy.npz", release / "certificate.json", ledger=tmp_path / "ledger.sqlite")
+    assert all(check.good for check in checks)
+    page = (release / "report.html").read_text()
     assert ("never seen" in page) == ("kind" not in change)  # nothing hides in a backlog
     assert ("Kaplan-Meier" in page) == ("kind" not in change)
-    json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
-
-
-NAMES = {"products": ["bröd [/x]", "</script><img src=x onerror=alert(1)>"]}
+    json.loads(run("plan", "--config", config, "--demand", "normal", "--json"))
 
 
 def assert_names_are_written(release: Path) -> None:
@@ -233,26 +240,25 @@ def assert_names_are_written(release: Path) -> None:
     assert "&lt;/script&gt;&lt;img" in page
 
 
-def test_names_are_written_as_they_are_and_become_no_markup(tmp_path: Path, facts: Facts, run: Run) -> None:
+def with_odd_names(folder: Path, facts: Facts) -> list[str | Path]:
+    """The arguments of a fit whose names could be taken for markup."""
     facts["publication"]["curator"] = "Bäcker [/bold] 面包"
-    facts["problem"] |= NAMES
-    run("fit", "--new-account", "--config", write_config(tmp_path, facts), "--out", tmp_path / "out[/bold]")
+    facts["problem"] |= {"products": ["bröd [/x]", "</script><img src=x onerror=alert(1)>"]}
+    return ["fit", "--new-account", "--config", write_config(folder, facts), "--out", folder / "out[/bold]"]
+
+
+def test_names_are_written_as_they_are_and_become_no_markup(tmp_path: Path, facts: Facts, run: Run) -> None:
+    run(*with_odd_names(tmp_path, facts))
     assert_names_are_written(tmp_path / "out[/bold]")
 
 
 @pytest.mark.slow
 def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
-    facts["publication"]["curator"] = "Bäcker [/bold] 面包"
-    facts["problem"] |= NAMES
-    config = write_config(tmp_path, facts)
-    answer = subprocess.run(
-        program("quick_poolrl", "fit", "--new-account", "--config", config, "--out", tmp_path / "out[/bold]"),
+    subprocess.run(
+        program("quick_poolrl", *with_odd_names(tmp_path, facts)),
         env=environment(PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"),
-        capture_output=True,
-        text=True,
-        check=False,
+        check=True,
     )
-    assert answer.returncode == 0, answer.stderr
     assert_names_are_written(tmp_path / "out[/bold]")
 
 
