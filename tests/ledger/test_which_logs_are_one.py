@@ -17,22 +17,23 @@ from hypothesis import strategies as st
 
 from poolrl.data.periods import sketch_of
 from poolrl.data.table import Table
-from poolrl.ledger.accounts import OverspendError, normal_name
+from poolrl.ledger.accounts import normal_name
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.workflow.config.configuration import load_config, user_ledger
-from tests.helpers.ledgers import spent
+from poolrl.workflow.release_folder import fit_release
+from tests.helpers.ledgers import rows, spent
 from tests.helpers.shops import Facts, Run, small_shop, write_config
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
 
-def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path, run: Run) -> None:
+def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path) -> None:
     other = tmp_path / "copy"
     other.mkdir()
     for name in ("poolrl.toml", "log.parquet"):
         shutil.copy(released / name, other / name)
     with pytest.raises(ValueError, match=r"there is no ledger .*say so with --new-account"):
-        run("fit", "--config", other / "poolrl.toml")
+        fit_release(load_config(other / "poolrl.toml"), other / "release")
     assert {path.name for path in other.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
 
 
@@ -55,20 +56,17 @@ def test_without_a_named_ledger_a_copy_pays_from_the_same_account(tmp_path: Path
     assert user_ledger().parent.stat().st_mode & 0o077 == 0
 
 
-def test_other_spellings_are_the_same_account(released: Path, facts: Facts, run: Run) -> None:
+def test_other_spellings_are_the_same_account(released: Path, facts: Facts) -> None:
     names = ("small shop", "small shop ", "Small Shop", "small  shop", "small-shop", "small_shop", "ｓmall shop")
     assert len({normal_name(name) for name in names}) == 1
-    facts["privacy"]["data_set"] = "ｓmall  SHOP "
-    run("fit", "--config", write_config(released, facts), "--out", released / "again")
-    assert spent(released) == 1
-    with Ledger.existing(released / "ledger.sqlite") as ledger:
-        assert len(ledger.accounts()) == 1
-
-
-def test_an_apostrophe_makes_no_account() -> None:
     assert normal_name("Müller's shop") == normal_name("Mu\u0308llers SHOP ") == normal_name("müller’s  shop")
     assert normal_name("a\u00adb\u200b") == normal_name("ab")
     assert normal_name("north") != normal_name("south")
+    facts["privacy"]["data_set"] = "ｓmall  SHOP "
+    fit_release(load_config(write_config(released, facts)), released / "again")
+    assert spent(released) == 1
+    with Ledger.existing(released / "ledger.sqlite") as ledger:
+        assert len(ledger.accounts()) == 1
 
 
 @given(st.text(max_size=20))
@@ -77,10 +75,14 @@ def test_a_normal_name_is_its_own(name: str) -> None:
     assert normal_name(f" {name.upper()}\t") == normal_name(normal_name(name.upper()))
 
 
-def test_a_misspelt_name_is_not_a_new_account(released: Path, facts: Facts, run: Run) -> None:
+def test_a_misspelt_name_is_not_a_new_account(released: Path, facts: Facts) -> None:
+    """Nor does a script that always has the flag open an account for every misspelt name."""
+    known = load_config(released / "poolrl.toml")
+    with pytest.raises(ValueError, match="has an account 'small shop' already: leave out --new-account"):
+        fit_release(known, released / "again", new_account=True)
     facts["privacy"]["data_set"] = "smal shop"
     with pytest.raises(ValueError, match=r"has no account 'smal shop' \(did you mean 'small shop'\?\)"):
-        run("fit", "--config", write_config(released, facts), "--out", released / "again")
+        fit_release(load_config(write_config(released, facts)), released / "again")
     assert spent(released) == Fraction(1, 2)
 
 
@@ -118,49 +120,25 @@ def changed(table: pa.Table, how: str) -> pa.Table:
         "another second product",
         "half of the weeks corrected",
         "other step numbers",
+        "another horizon",
     ],
 )
-def test_overlapping_rows_are_recognised_under_another_name(released: Path, facts: Facts, how: str, run: Run) -> None:
-    pq.write_table(changed(pq.read_table(released / "log.parquet"), how), released / "log.parquet")
+def test_overlapping_rows_are_recognised_under_another_name(released: Path, facts: Facts, how: str) -> None:
     facts["privacy"]["data_set"] = "renamed"
+    if how == "another horizon":
+        facts["problem"] |= {"horizon": 2, "steps": ["Fri", "Sat"]}
+    else:
+        pq.write_table(changed(pq.read_table(released / "log.parquet"), how), released / "log.parquet")
     with pytest.raises(ValueError, match="already have an account, as 'small shop': a new name gives no new budget"):
-        run("fit", "--new-account", "--config", write_config(released, facts), "--out", released / "again")
-
-
-def test_another_horizon_is_no_new_log(released: Path, facts: Facts, run: Run) -> None:
-    facts["privacy"]["data_set"] = "renamed"
-    facts["problem"] |= {"horizon": 2, "steps": ["Fri", "Sat"]}
-    with pytest.raises(ValueError, match="a new name gives no new budget"):
-        run("fit", "--new-account", "--config", write_config(released, facts), "--out", released / "again")
-
-
-def test_the_flag_is_for_the_first_fit_alone(released: Path, run: Run) -> None:
-    """A script that always had it would open an account for every misspelt name."""
-    with pytest.raises(ValueError, match="has an account 'small shop' already: leave out --new-account"):
-        run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "again")
-    assert spent(released) == Fraction(1, 2)
+        fit_release(load_config(write_config(released, facts)), released / "again", new_account=True)
 
 
 def test_the_planted_sum_over_all_rows_would_not_have_seen_it() -> None:
     """The planted bug of 0.5: one sum for the whole log. One row less is then another log."""
-    from poolrl.ledger.ledger import Sketch
-    from tests.helpers.ledgers import rows
-
     first = rows("rows")
     less = Sketch(rows("another sum").whole, first.marks[1:])
     assert less.overlaps(first)
     assert less.whole != first.whole
-
-
-def test_what_was_read_is_refused_by_the_ledger_itself(tmp_path: Path) -> None:
-    from tests.helpers.ledgers import WEEK, rows
-
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        for name in ("north", "south"):
-            ledger.open_account(name, 1)
-        ledger.read(ledger.reserve("north", 0.1, WEEK), rows("rows"))
-        with pytest.raises(OverspendError, match="a new name gives no new budget"):
-            ledger.read(ledger.reserve("south", 0.1, WEEK), rows("rows"))
 
 
 @pytest.mark.parametrize("left", ["nothing", "no tables"])
@@ -175,12 +153,12 @@ def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
             file.executescript("CREATE TABLE gone (x); DROP TABLE gone; VACUUM")
         file.close()
         assert path.stat().st_size > 0
-    config = write_config(tmp_path, facts)
+    file, release = load_config(write_config(tmp_path, facts)), tmp_path / "release"
     if left == "nothing":
-        assert "the first fit needs --new-account" in run("check", "--config", config, "--json")
+        assert "the first fit needs --new-account" in run("check", "--config", file.path, "--json")
     with pytest.raises(ValueError, match=r"there is no ledger|is not a ledger"):
-        run("fit", "--config", config)
-    run("fit", "--new-account", "--config", config)
+        fit_release(file, release)
+    fit_release(file, release, new_account=True)
     assert spent(tmp_path) == Fraction(1, 2)
 
 
@@ -189,7 +167,7 @@ COLUMNS = {
 }
 
 
-def test_two_regions_with_one_product_that_nobody_bought(tmp_path: Path, facts: Facts, run: Run) -> None:
+def test_two_regions_with_one_product_that_nobody_bought(tmp_path: Path, facts: Facts) -> None:
     for region, seed in (("north", 5), ("south", 6)):
         small_shop(tmp_path, seed=seed)
         table = pq.read_table(tmp_path / "log.parquet")
@@ -197,7 +175,7 @@ def test_two_regions_with_one_product_that_nobody_bought(tmp_path: Path, facts: 
             table = table.set_column(table.column_names.index(name), name, pa.array(np.zeros(len(table))))
         pq.write_table(table, tmp_path / "log.parquet")
         facts["privacy"]["data_set"] = region
-        run("fit", "--new-account", "--config", write_config(tmp_path, facts), "--out", tmp_path / region)
+        fit_release(load_config(write_config(tmp_path, facts)), tmp_path / region, new_account=True)
         assert spent(tmp_path, region) == Fraction(1, 2)
 
 

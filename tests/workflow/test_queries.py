@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -16,12 +17,12 @@ import pytest
 
 from poolrl.data.sources.duckdb import connected
 from poolrl.data.sources.engine import interruptible
-from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
+from poolrl.workflow.release_folder import fit_release
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
-from tests.helpers.shops import Facts, Run, message_of_failed_fit
+from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("no_page")
 ASKED = "trajectory = 7 AND step = 1 AND action_0 > 0"
 CAST = f"SELECT * REPLACE ((CASE WHEN {ASKED} THEN 'x' ELSE '1' END)::DOUBLE AS state_0) FROM log"
 NOBODY = f"SELECT * FROM log WHERE NOT EXISTS (SELECT 1 FROM log WHERE {ASKED})"
-FALSE = "action_0 < 0"
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,7 @@ def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: 
     assert spent(tmp_path) == 0
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        (CAST, "ConversionException"),
-        (NOBODY, "must not be empty"),
-    ],
-    ids=["a cast", "nobody left"],
-)
+@pytest.mark.parametrize(("query", "message"), [(CAST, "ConversionException"), (NOBODY, "must not be empty")])
 def test_what_a_row_may_have_decided_is_paid_for(
     tmp_path: Path, facts: Facts, query: str, message: str, run: Run
 ) -> None:
@@ -72,24 +65,18 @@ def test_what_a_row_may_have_decided_is_paid_for(
     with pytest.raises(SystemExit):  # for the data holder's eyes, and free
         run("check", "--config", tmp_path / "poolrl.toml")
     assert spent(tmp_path) == Fraction(1, 2)
+    # The same query works where the row says no.
+    facts["log"]["query"] = query.replace("action_0 > 0", "action_0 < 0")
+    fit_release(load_config(write_config(tmp_path, facts)), tmp_path / "release")
 
 
-@pytest.mark.parametrize("query", [CAST, NOBODY], ids=["a cast", "nobody left"])
-def test_the_same_queries_work_where_the_row_says_no(tmp_path: Path, facts: Facts, query: str, run: Run) -> None:
-    facts["log"]["query"] = query.replace("action_0 > 0", FALSE)
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
-    assert (tmp_path / "release").exists()
-
-
-def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
+def test_that_rows_are_known_is_paid_for(released: Path, facts: Facts, run: Run) -> None:
     """Rows that have an account under another name are refused: an answer to whether they are the same."""
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
+    shutil.rmtree(released / "release")
     facts["privacy"]["data_set"] = "renamed"
-    said = message_of_failed_fit(tmp_path, facts, "SELECT * FROM log", run)
+    said = message_of_failed_fit(released, facts, "SELECT * FROM log", run)
     assert "a new name gives no new budget. One row may have caused that" in said
-    assert spent(tmp_path, "renamed") == Fraction(1, 2)
+    assert spent(released, "renamed") == Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -103,38 +90,36 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run)
     ],
 )
 def test_stopping_a_query_is_paid_for(
-    tmp_path: Path,
-    facts: Facts,
-    query: str | None,
-    where: str,
-    cost: int,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, facts: Facts, query: str | None, where: str, cost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may take long because of one row."""
 
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    facts["log"]["query"] = query
+    file = load_config(write_config(tmp_path, facts))
     monkeypatch.setattr(where, stopped)
-    if cost:
-        assert "stopped by KeyboardInterrupt. One row may have" in message_of_failed_fit(tmp_path, facts, query, run)
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            message_of_failed_fit(tmp_path, facts, query, run)
+    said = "stopped by KeyboardInterrupt. One row may have" if cost else ""
+    with pytest.raises(ValueError if cost else KeyboardInterrupt, match=said):
+        fit_release(file, tmp_path / "release", new_account=True)
     assert spent(tmp_path) == Fraction(cost, 2)
 
 
-def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
+def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, config: Path) -> None:
     """Text that is not UTF-8, in one row of a file that any writer may have made: no query has to ask."""
     table = pq.read_table(tmp_path / "log.parquet")
     ids = [str(i).encode() for i in table["trajectory"].to_pylist()]
     ids[5] = b"\xff\xfe"
     texts = pa.Array.from_buffers(pa.string(), len(ids), pa.array(ids, pa.binary()).buffers())
+    # The number of units of a log is public, and a file is not a question: an empty one costs nothing.
+    pq.write_table(table.slice(0, 0), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match=r"must not be empty.*Nothing was spent"):
+        fit_release(load_config(config), tmp_path / "release", new_account=True)
+    assert spent(tmp_path) == 0
     pq.write_table(table.set_column(0, "trajectory", texts), tmp_path / "log.parquet")
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(ValueError, match=r"InvalidInputException.*One row may have caused that.*stays spent"):
-        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
+        fit_release(load_config(config), tmp_path / "release")
     assert spent(tmp_path) == Fraction(1, 2)
 
 
@@ -152,8 +137,7 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(tmp_path: 
     assert "One row may" in message_of_failed_fit(tmp_path, facts, CAST.replace("FROM log", "FROM till.log"), run)
     assert spent(tmp_path) == Fraction(1, 2)
     facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--config", tmp_path / "poolrl.toml")
+    fit_release(load_config(write_config(tmp_path, facts)), tmp_path / "release")
 
 
 def test_what_is_written_to_a_duckdb_file_later_changes_no_count(tmp_path: Path, facts: Facts) -> None:
@@ -161,24 +145,10 @@ def test_what_is_written_to_a_duckdb_file_later_changes_no_count(tmp_path: Path,
     with duckdb.connect(tmp_path / "shop.duckdb") as database:
         database.execute(f"CREATE TABLE sales AS FROM read_parquet('{tmp_path / 'log.parquet'}')")
     facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     program = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('DELETE FROM sales')"
-    with open_log(load_config(tmp_path / "poolrl.toml")) as log:
-        writer = subprocess.run(
-            [sys.executable, "-c", program, tmp_path / "shop.duckdb"], capture_output=True, check=False
-        )
-        assert writer.returncode == 0
+    with open_log(load_config(write_config(tmp_path, facts))) as log:
+        subprocess.run([sys.executable, "-c", program, tmp_path / "shop.duckdb"], check=True)
         assert log.units == 300
-
-
-def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """The number of units of a log is public, and a file is not a question."""
-    table = pq.read_table(tmp_path / "log.parquet")
-    pq.write_table(table.slice(0, 0), tmp_path / "log.parquet")
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    with pytest.raises(ValueError, match=r"must not be empty.*Nothing was spent"):
-        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
-    assert spent(tmp_path) == 0
 
 
 LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
