@@ -1,7 +1,8 @@
-"""The certificate: same input, same bytes; every planted lie is found; the record fits the registry."""
+"""The certificate: same input, same bytes; the record fits the registry; an audit is repeated, and nothing else."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
+from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise, __version__
 from poolrl.certificate.certificate import (
     LARGEST_CERTIFICATE,
     Certificate,
@@ -26,7 +27,11 @@ from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
 from poolrl.certificate.release_files import CERTIFICATE, LEAFLET, POLICY, RECORD
 from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
 from tests.helpers.certificates import release_facts
+from tests.helpers.commands import CommandLine
+from tests.helpers.shops import Run
 
 SCHEMA = Path(__file__).parents[3] / "shared" / "data" / "registry" / "deployments-schema.yaml"
 
@@ -76,8 +81,6 @@ def test_what_stands_behind_a_certificate_is_not_cut_off(one_release: Path) -> N
 
 
 EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "an unknown key": lambda facts: facts.update(comment="hello"),
-    "an unknown key inside": lambda facts: facts["ledger"].update(owner="me"),
     "a missing key": lambda facts: facts.pop("adjacency"),
     "a missing key inside": lambda facts: facts["assumed_public"].pop("clip"),
     "text for a number": lambda facts: facts.update(steps="3"),
@@ -121,8 +124,8 @@ def test_the_leaflet_is_for_people(one_release: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_leaflet_of_a_second_release_counts_both(released: Path, run: Callable[..., str]) -> None:
-    run("fit", "--config", released / "poolrl.toml", "--out", released / "second")
+def test_the_leaflet_of_a_second_release_counts_both(released: Path) -> None:
+    fit_release(load_config(released / "poolrl.toml"), released / "second")
     certificate = certificate_in(released / "second")
     assert (certificate.rho, certificate.in_all.rho) == ("1/2", "1")
     text = " ".join((released / "second" / LEAFLET).read_text().split())
@@ -149,25 +152,10 @@ def test_the_leaflet_says_when_nothing_is_protected(one_release: Path) -> None:
 
 
 def test_small_numbers_are_rounded_up_too() -> None:
-    assert [rounded_up(value) for value in (2.1401, 0.1, 0.00031, 1.2e-5, 0.0)] == [
-        "2.15",
-        "0.10",
-        "0.00031",
-        "0.000012",
-        "0.00",
-    ]
-
-
-def test_percentages_never_promise_too_much() -> None:
-    assert [percent(share) for share in (0.05, 0.0501, 0.1331, 0.54, 0.99, 0.997, 1.0)] == [
-        "5%",
-        "5.1%",
-        "14%",
-        "54%",
-        "99%",
-        "100%",
-        "100%",
-    ]
+    numbers = {2.1401: "2.15", 0.1: "0.10", 0.00031: "0.00031", 1.2e-5: "0.000012", 0.0: "0.00"}
+    assert {value: rounded_up(value) for value in numbers} == numbers
+    shares = {0.05: "5%", 0.0501: "5.1%", 0.1331: "14%", 0.54: "54%", 0.99: "99%", 0.997: "100%", 1.0: "100%"}
+    assert {share: percent(share) for share in shares} == shares  # which never promise too much
 
 
 def test_the_record_says_what_the_registry_asks_for(one_release: Path) -> None:
@@ -199,3 +187,69 @@ def test_the_record_is_valid_for_the_registry(one_release: Path) -> None:
     assert [error.message for error in check.iter_errors(record)] == []
     del record["deployment"]["basic"]["name"]
     assert not check.is_valid(record)  # the schema does check something
+
+
+# What an audit of the configuration found.
+
+
+@pytest.fixture
+def summary(config: Path) -> dict[str, Any]:
+    """What `poolrl audit --config` writes, of this configuration."""
+    return {
+        "poolrl": __version__,
+        "began": "2026-01-02T03:04:05+00:00",
+        "config_sha256": hashlib.sha256(config.read_bytes()).hexdigest(),
+        "releases": 20_000,
+        "claimed_rho": 0.5,
+        "proved_rho": 0.47,
+        "moved_share": 1.0,
+        "confidence": 0.95,
+        "verdict": "not refuted",
+    }
+
+
+def written(folder: Path, summary: dict[str, Any]) -> Path:
+    path = folder / "audit.json"
+    path.write_text(json.dumps({"summary": summary}))
+    return path
+
+
+@pytest.mark.usefixtures("no_page")
+def test_certificate_and_leaflet_repeat_an_audit(
+    tmp_path: Path, config: Path, summary: dict[str, Any], run: Run, command_line: CommandLine
+) -> None:
+    run("fit", "--new-account", "--config", config, "--audit", written(tmp_path, summary))
+    release = tmp_path / "release"
+    claim = certificate_in(release)
+    assert claim.audit is not None
+    assert claim.audit.model_dump() == summary
+    said = " ".join((release / LEAFLET).read_text().split())
+    assert "As the data holder reports, an audit of this configuration attacked 20,000 simulated releases" in said
+    assert "at least rho = 0.47 of 0.5 claimed: not refuted" in said
+    for change in ({}, {"claimed_rho": 123.0}, {"config_sha256": "0" * 64}, {"poolrl": "99"}):
+        forged = release / "forged.json"
+        forged.write_bytes(edited(claim, lambda facts, change=change: facts["audit"].update(change)).canonical())
+        answer = command_line("verify", release / POLICY, forged, "--ledger", tmp_path / "ledger.sqlite")
+        found = answer.code, "the audit is one of another" in " ".join(answer.out.split())
+        assert found == ((1, True) if change else (0, False)), change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"verdict": "FLAGGED"}, "exceed their claim: do not fit"),
+        ({"verdict": "flagged"}, "is not audit.json"),
+        ({"verdict": "proved private"}, "is not audit.json"),
+        ({"config_sha256": "0" * 64}, "another configuration or version"),
+        ({"poolrl": "99"}, "another configuration or version"),
+        ({"releases": -5}, "is not audit.json"),
+        ({"moved_share": 7.0}, "is not audit.json"),
+        ({"more": 1}, "is not audit.json"),
+    ],
+)
+def test_any_other_audit_is_refused_before_anything_is_spent(
+    tmp_path: Path, config: Path, summary: dict[str, Any], change: dict[str, Any], message: str, run: Run
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        run("fit", "--new-account", "--config", config, "--audit", written(tmp_path, summary | change))
+    assert not (tmp_path / "ledger.sqlite").exists()

@@ -15,11 +15,12 @@ from poolrl import LostSales, Pool, Trajectories
 from poolrl.audit.faults import Exact
 from poolrl.ledger.accounts import ProtectedUnit, UnitsError, replay
 from poolrl.ledger.ledger import Ledger
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import WEEK, rows
-from tests.helpers.shops import Facts, Run, write_config
-
-pytestmark = pytest.mark.usefixtures("no_page")
+from tests.helpers.shops import Facts, write_config
 
 SHOP = ProtectedUnit("week", "shop", max_per_unit=5)
 WEEKS = 50
@@ -40,33 +41,25 @@ def with_shops(facts: Facts, **more: object) -> Facts:
 
 
 def test_the_second_fit_is_refused_and_spends_nothing(
-    tmp_path: Path, chain_of_shops: Facts, run: Run, command_line: CommandLine
+    tmp_path: Path, chain_of_shops: Facts, command_line: CommandLine
 ) -> None:
-    run("fit", "--new-account", "--config", write_config(tmp_path, chain_of_shops), "--out", tmp_path / "weeks")
+    """Unless a number of weeks is declared: 0.1 for a week is 50 x 50 x 0.1 = 250 for a shop of 50 weeks."""
+    fit_release(load_config(write_config(tmp_path, chain_of_shops)), tmp_path / "weeks", new_account=True)
     config = write_config(tmp_path, with_shops(chain_of_shops))
     with pytest.raises(UnitsError, match=r"it is not known what releases .*: declare owns_at_most"):
-        run("fit", "--config", config, "--out", tmp_path / "shops")
+        fit_release(load_config(config), tmp_path / "shops")
     assert "cost one trajectory: declare owns_at_most" in command_line("check", "--config", config, "--json").out
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
         assert [entry.kind for entry in ledger.entries()].count("reserve") == 1
-
-
-def test_with_a_declared_number_of_weeks_a_shop_is_told_what_it_has_lost(
-    tmp_path: Path, chain_of_shops: Facts, run: Run, command_line: CommandLine
-) -> None:
-    """0.1 for a week is 50 x 50 x 0.1 = 250 for a shop of 50 weeks, and 0.1 for the second release."""
-    run("fit", "--new-account", "--config", write_config(tmp_path, chain_of_shops), "--out", tmp_path / "weeks")
     config = write_config(tmp_path, with_shops(chain_of_shops, owns_at_most=WEEKS))
-    run("fit", "--config", config, "--out", tmp_path / "release")
-    leaflet = " ".join((tmp_path / "release" / "leaflet.txt").read_text().split())
+    release = tmp_path / "release"
+    fit_release(load_config(config), release)
+    leaflet = " ".join((release / "leaflet.txt").read_text().split())
     assert "cost one unit: 250.1 of a budget of 1000" in leaflet
     assert "Releases that protect one trajectory are counted by what they cost one unit at most" in leaflet
     assert "This is no meaningful protection" in leaflet
-    checked = command_line(
-        "verify", *(tmp_path / "release" / name for name in ("policy.npz", "certificate.json")),
-        "--ledger", tmp_path / "ledger.sqlite",
-    )  # fmt: skip
-    assert checked.code == 0, checked
+    checks = verify_folder(release / "policy.npz", release / "certificate.json", ledger=tmp_path / "ledger.sqlite")
+    assert all(check.good for check in checks)
     # A smaller budget refuses it, and says whose loss is meant.
     facts = with_shops(chain_of_shops, owns_at_most=WEEKS, budget=251.0)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
@@ -74,7 +67,7 @@ def test_with_a_declared_number_of_weeks_a_shop_is_told_what_it_has_lost(
         for _ in range(9):
             ledger.reserve("small shop", 0.1, ProtectedUnit("trajectory", "shop", 5, WEEKS))
     with pytest.raises(ValueError, match="only 0 of 251 is left"):
-        run("fit", "--config", write_config(tmp_path, facts), "--out", tmp_path / "third")
+        fit_release(load_config(write_config(tmp_path, facts)), tmp_path / "third")
 
 
 def test_what_a_shop_loses_to_releases_for_weeks_is_at_most_the_square(tmp_path: Path) -> None:
@@ -106,6 +99,14 @@ def test_what_a_shop_loses_to_releases_for_weeks_is_at_most_the_square(tmp_path:
         (WEEK, ProtectedUnit("day", "shop", 5, owns_at_most=3), "is not known"),
         (WEEK, ProtectedUnit("week", adjacency="add or remove one"), "compare other neighbours"),
         (ProtectedUnit("week", labels_kept=True), WEEK, "is not known"),
+        # A shop that owns at most 12 months may own any number of weeks.
+        (ProtectedUnit("month", "shop", 12, owns_at_most=12), WEEK, "is not known"),
+        # Where labels stay, those of a unit's rows are public, and a week that moves to another shop changes them.
+        (
+            ProtectedUnit("week", "shop", 5, owns_at_most=50, labels_kept=True),
+            ProtectedUnit("week", labels_kept=True),
+            "is not known",
+        ),
     ],
 )
 def test_what_cannot_be_converted_is_refused(
@@ -156,27 +157,3 @@ def test_an_entry_that_does_not_say_whom_it_protects_is_refused(released: Path) 
     assert old != entries
     with pytest.raises(ValueError, match="does not say whom it protects"):
         replay(old)
-
-
-def test_a_number_of_months_says_nothing_about_weeks(tmp_path: Path) -> None:
-    """A shop that owns at most 12 months may own any number of weeks."""
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_account("chain", 1000)
-        ledger.reserve("chain", 1, ProtectedUnit("week", "shop", 52))
-        ledger.reserve("chain", 1, ProtectedUnit("month", "shop", 12, owns_at_most=12))
-        with pytest.raises(UnitsError, match="is not known"):
-            ledger.reserve("chain", 1, WEEK)
-        ledger.reserve("chain", 1, ProtectedUnit("week", "shop", 52, owns_at_most=50))
-        ledger.reserve("chain", Fraction(1, 10), WEEK)
-        account = ledger.account("chain")
-        assert account is not None
-        assert account.spent_by(SHOP) == 3 + 250
-
-
-def test_where_labels_stay_a_trajectory_cannot_move(tmp_path: Path) -> None:
-    """The labels of a unit's rows are then public, and a week that moves to another shop changes them."""
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_account("chain", 1000)
-        ledger.reserve("chain", 1, ProtectedUnit("week", "shop", 5, owns_at_most=50, labels_kept=True))
-        with pytest.raises(UnitsError, match="is not known"):
-            ledger.reserve("chain", 1, ProtectedUnit("week", labels_kept=True))
