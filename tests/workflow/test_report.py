@@ -17,14 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
-from matplotlib.axes import Axes
-from matplotlib.text import Text
-from rich.console import Console
 
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
 from poolrl.paper import figures
-from poolrl.paper.figures import Section, number
+from poolrl.paper.figures import Section
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import NAMES, Setting
@@ -39,11 +36,9 @@ from poolrl.paper.write_up import (
     summary_section,
     svg,
 )
-from tests.helpers.commands import CommandLine
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
 from tests.helpers.processes import program, wait_until
-from tests.helpers.sweeps import SMALL, do, small_plan, stored
-from tests.helpers.train_csv import write_train_csv
+from tests.helpers.sweeps import SMALL, small_plan, stored
 
 # One worker makes the sections.
 pytestmark = pytest.mark.xdist_group("report")
@@ -82,25 +77,20 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("pictures", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_the_page_asks_for_nothing_from_outside(parts: list[Section], pictures: int) -> None:
+    """And what rows hold cannot become markup."""
     left_out = [part for part in parts if part.picture][pictures:]
-    text = page([part for part in parts if part not in left_out], "html")
+    planted = Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))
+    text = page([planted, *(part for part in parts if part not in left_out)], "html")
     reader = Page()
     reader.feed(text)
     assert reader.open == []
     assert reader.outside == []
-    assert not {"script", "link", "iframe"} & set(reader.tags)
-    assert "@import" not in text
-    assert "url(" not in text
+    assert not {"script", "link", "iframe", "b"} & set(reader.tags)
+    assert not re.search(r"@import|url\(", text)
     assert len(reader.images) == pictures
     assert all(image["alt"] for image in reader.images)
     assert SEEDED_NOTICE in text
     assert 'class="holds"' in text
-
-
-def test_what_the_rows_hold_cannot_become_markup() -> None:
-    text = page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))], "html")
-    assert "<script>" not in text
-    assert "<img" not in text
     assert "&lt;b&gt;title" in text
 
 
@@ -120,7 +110,6 @@ def test_tables_hold_together(parts: list[Section]) -> None:
 
 def test_the_report_opens_with_the_picture_and_a_summary(parts: list[Section]) -> None:
     summary = parts[0]
-    assert summary.picture.name == "rq1"
     assert "100 runs in 1.5 minutes, 2 at a time; 5 seeds; simulated demand and daily sales" in summary.text[0]
     assert summary.text[1].startswith("17 of the paper's 17 claims hold for the default Pool")
     assert [row[0] for row in summary.rows] == [NAMES[method] for method in HEADLINE_METHODS]
@@ -129,13 +118,10 @@ def test_the_report_opens_with_the_picture_and_a_summary(parts: list[Section]) -
     text = page(parts, "md")
     assert text.index(SEEDED_NOTICE) < text.index("figures/rq1.svg") < text.index(summary.text[0])
     assert text.index("| Pool (default) | 17 |") < text.index("## The paper's claims")
-    labels = [label.get_text() for axes in summary.picture.figure.axes for label in upper_labels(axes)]
+    axes = [upper for each in summary.picture.figure.axes for upper in each.child_axes]
+    labels = [label.get_text() for upper in axes for label in upper.get_xticklabels()]
     assert "2.15" in labels
     assert "2.1" not in labels
-
-
-def upper_labels(axes: Axes) -> list[Text]:
-    return [label for child in axes.child_axes for label in child.get_xticklabels()]
 
 
 def test_conclusions_follow_the_rows() -> None:
@@ -185,16 +171,6 @@ def test_the_same_rows_give_the_same_picture() -> None:
     assert first == again
 
 
-def test_numbers_are_short() -> None:
-    assert [number(value) for value in (1234.5, 12.34, 1.234, 0.0123, -0.0004)] == [
-        "1234",
-        "12.3",
-        "1.23",
-        "0.012",
-        "-0.000",
-    ]
-
-
 def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """One small sweep through the command: it runs, resumes, prints and writes."""
     monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
@@ -218,17 +194,6 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "1 at a time |" in text
     assert "*quick* look" not in text
     assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
-
-
-def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) -> None:
-    """Also those of a section without text, on a narrow terminal too."""
-    console = Console(width=100)
-    for part in parts:
-        if part.header[:1] == ("claim",):
-            command._print_section(console, part)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "POOL beats input perturbation at every ρ (normal demand)" in said
-    assert "5 seeds" in said
 
 
 @pytest.mark.parametrize("moment", [pytest.param("at once", marks=pytest.mark.slow), "with rows"])
@@ -274,24 +239,11 @@ def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: 
         assert threading.excepthook is usual
 
 
-def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
-    do(replace(small_plan(), runs=1), tmp_path / "results.sqlite")
-    with Results(tmp_path / "results.sqlite") as results:
-        results.same_source("a" * 32)
-    other = write_train_csv(tmp_path / "train.csv")
-    with pytest.raises(ValueError, match="holds runs on another train"):
-        command.reproduce("report", out=tmp_path, runs=None, quick=False, workers=1, train_csv=other)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["rq11"], "there is no sweep 'rq11'; did you mean rq1?"),
-        (
-            ["report", "--out", "nowhere"],
-            "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
-        ),
+        (["report", "--out", "nowhere"], "no results at nowhere/results.sqlite: run `poolrl reproduce` first"),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
@@ -304,10 +256,3 @@ def test_bad_arguments_are_refused(
     with pytest.raises(ValueError, match=re.escape(message)):
         app(["reproduce", *arguments], result_action="return_value")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_refusal_is_one_line(command_line: CommandLine) -> None:
-    answer = command_line("reproduce", "rq11")
-    assert answer.code == 1
-    assert answer.err.startswith("poolrl: there is no sweep 'rq11'; did you mean rq1?")
-    assert answer.err.count("\n") == 1
