@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.chain import DAYS as SIX_DAYS
+from benchmarks.chain import DAYS as SEVEN_DAYS
 
 from poolrl import Trajectories
 from poolrl.data.counts import count_outcomes
@@ -286,7 +286,7 @@ def orders(folder: Path, facts: Facts, log: Trajectories, shop: Any, **privacy: 
 def test_check_says_what_would_help(tmp_path: Path, facts: Facts) -> None:
     log, shop = (
         managers().log(SIXTY_WEEKS),
-        [f"shop {i // (60 * SIX_DAYS)}" for i in range(STORES * 60 * SIX_DAYS)],
+        [f"shop {i // (60 * SEVEN_DAYS)}" for i in range(STORES * 60 * SEVEN_DAYS)],
     )
     stands, seen = orders(tmp_path, facts, log, shop, unit="shop", max_per_unit=60)
     assert stands == "note"  # the log can be fitted: what to do about it is a person's decision
@@ -299,11 +299,11 @@ def test_check_says_what_would_help(tmp_path: Path, facts: Facts) -> None:
 
 def test_check_of_independent_orders(tmp_path: Path, facts: Facts) -> None:
     rng = np.random.default_rng(2)
-    log = SHOP.simulate_log(rng.gamma(4.0, 2000.0, (800, SIX_DAYS, 1)).clip(0, 30_000), rng=rng)
+    log = SHOP.simulate_log(rng.gamma(4.0, 2000.0, (800, SEVEN_DAYS, 1)).clip(0, 30_000), rng=rng)
     stands, seen = orders(tmp_path, facts, log, np.zeros(log.states.size))
     assert stands == "good"
     assert seen.startswith("no sign that orders follow demand (effect ")
-    zeros = np.zeros((5, SIX_DAYS, 1))
+    zeros = np.zeros((5, SEVEN_DAYS, 1))
     log = Trajectories(states=zeros, actions=zeros + 100.0, next_states=zeros)
     stands, seen = orders(tmp_path, facts, log, np.zeros(zeros.size))
     assert stands == "good"

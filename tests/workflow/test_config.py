@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,8 @@ from rich.console import Console
 from poolrl import Backlog, LostSales
 from poolrl.cli.main import app
 from poolrl.learning.stored import Names
-from poolrl.workflow.config.answers import asked_keys, flag_of, write_toml
+from poolrl.workflow.column_names import MEANINGS, meanings_of
+from poolrl.workflow.config.answers import asked_keys, flag_of, propose_columns, write_toml
 from poolrl.workflow.config.configuration import Config, keys_of, load_config
 from poolrl.workflow.config.sections import WIDE_ONLY, Key
 from poolrl.workflow.trades.shop_section import ShopFacts
@@ -102,47 +105,80 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value", "message"),
-    [
-        ("privacy", "rho", -1.0, "[privacy] rho: input should be greater than or equal to 0.000000001, got -1.0"),
-        ("privacy", "rho", True, "[privacy] rho: input should be a valid number, got True"),
-        ("privacy", "rho", "much", "[privacy] rho: input should be a valid number, got 'much'"),
-        ("privacy", "budget", 0.0, "[privacy] budget: input should be greater than 0"),
-        ("privacy", "max_per_unit", 3, "[privacy] max_per_unit needs unit"),
-        ("problem", "kind", "lostsales", "[problem] kind 'lostsales' is not known; did you mean 'lost sales'?"),
-        ("problem", "horizon", 0, "[problem] horizon: input should be greater than or equal to 1, got 0"),
-        ("problem", "steps", ["Fri", "Sat"], "[problem] steps must name each of the 3 steps"),
-        ("problem", "products", ["bread", "bread"], "[problem] products must be printable names that differ"),
-        (
-            "problem",
-            "holding",
-            [0.1, 0.2, 0.3],
-            "[problem] holding must be one number, or 2, one per product, or 3 lists",
-        ),
-        ("problem", "holding", [[0.1, 0.2]], "[problem] holding must be one number, or 2, one per product, or 3 lists"),
-        ("problem", "demand_max", [1.0, 2.0, 3.0], "[problem] demand_max must be one number, or 2, one per product"),
-        ("problem", "products", ["bread", "step"], "[problem] products must not be called step"),
-        ("problem", "products", ["bread", "a\u202eb"], "[problem] products must be printable names that differ"),
-        ("problem", "steps", ["A", "a", "b"], "[problem] steps must be printable names that differ, ignoring case"),
-        ("problem", "steps", ["1", "0", "2"], "[problem] steps must not call a step by the number of another one"),
-        ("problem", "horizon", 10**12, "[problem] horizon: input should be less than or equal to 10000"),
-        ("privacy", "unit", "shop", "[privacy] unit needs max_per_unit"),
-        ("privacy", "rho", 5.0, "[privacy] rho must not exceed budget: 5 is more than 1"),
-        ("problem", "holding", "free", "[problem] holding must be a number, a list (one per product), or a list per"),
-        ("problem", "holding", -0.1, "[problem] holding must not be negative, got -0.1"),
-        ("problem", "demand_max", 0.0, "[problem] demand_max must be positive, got 0"),
-        ("problem", "boundary", 1.5, "[problem] boundary must lie in (0, 1] on the lower side"),
-        ("log", "opening", ["state_0"], "[log] opening must name one column for each of the 2 products, got 1"),
-        ("log", "source", "postgresql://shop@host/log", "[log] source is a PostgreSQL server: add a query"),
-        ("log", "source", "", "[log] source: string should have at least 1 character"),
-    ],
-)
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("privacy", {"rho": -1.0}, "[privacy] rho: input should be greater than or equal to 0.000000001, got -1.0"),
+    ("privacy", {"rho": True}, "[privacy] rho: input should be a valid number, got True"),
+    ("privacy", {"rho": "much"}, "[privacy] rho: input should be a valid number, got 'much'"),
+    ("privacy", {"budget": 0.0}, "[privacy] budget: input should be greater than 0"),
+    ("privacy", {"rho": 5.0}, "[privacy] rho must not exceed budget: 5 is more than 1"),
+    ("privacy", {"max_per_unit": 3}, "[privacy] max_per_unit needs unit"),
+    ("privacy", {"unit": "shop"}, "[privacy] unit needs max_per_unit"),
+    ("problem", {"kind": "lostsales"}, "[problem] kind 'lostsales' is not known; did you mean 'lost sales'?"),
+    ("problem", {"horizon": 0}, "[problem] horizon: input should be greater than or equal to 1, got 0"),
+    ("problem", {"horizon": 10**12}, "[problem] horizon: input should be less than or equal to 10000"),
+    ("problem", {"steps": ["Fri", "Sat"]}, "[problem] steps must name each of the 3 steps"),
+    ("problem", {"steps": ["A", "a", "b"]}, "[problem] steps must be printable names that differ, ignoring case"),
+    ("problem", {"steps": ["1", "0", "2"]}, "[problem] steps must not call a step by the number of another one"),
+    ("problem", {"products": ["bread", "bread"]}, "[problem] products must be printable names that differ"),
+    ("problem", {"products": ["bread", "a\u202eb"]}, "[problem] products must be printable names that differ"),
+    ("problem", {"products": ["bread", "step"]}, "[problem] products must not be called step"),
+    ("problem", {"holding": [0.1, 0.2, 0.3]}, "holding must be one number, or 2, one per product, or 3 lists"),
+    ("problem", {"holding": [[0.1, 0.2]]}, "holding must be one number, or 2, one per product, or 3 lists"),
+    ("problem", {"holding": "free"}, "[problem] holding must be a number, a list (one per product), or a list per"),
+    ("problem", {"holding": -0.1}, "[problem] holding must not be negative, got -0.1"),
+    ("problem", {"demand_max": [1.0, 2.0, 3.0]}, "[problem] demand_max must be one number, or 2, one per product"),
+    ("problem", {"demand_max": 0.0}, "[problem] demand_max must be positive, got 0"),
+    ("problem", {"boundary": 1.5}, "[problem] boundary must lie in (0, 1] on the lower side"),
+    ("log", {"opening": ["state_0"]}, "[log] opening must name one column for each of the 2 products, got 1"),
+    ("log", {"source": "postgresql://shop@host/log"}, "[log] source is a PostgreSQL server: add a query"),
+    ("log", {"source": ""}, "[log] source: string should have at least 1 character"),
+    ("log", {"scale": ["forecast"]}, "[log] scale and scale_memory go together"),
+    ("period", {"column": "monday", "first": "2025-01-06"}, "[period] a period needs a column, and two dates"),
+]
+ABOUT_SALES: list[tuple[str, dict[str, Any], str]] = [
+    ("sales", {"date_format": "%d.%m"}, "[sales] date_format must give day, month and year"),
+    ("sales", {"date_format": "%Y-%q"}, "[sales] date_format must give day, month and year"),
+    ("sales", {"yes": ["Ja", "1"], "no": ["ja"]}, "[sales] yes and no must not share a word, as they do 'ja'"),
+    ("sales", {"decimal": ",", "thousands": ","}, "[sales] decimal and thousands must differ"),
+    ("sales", {"closed": ["Sun", "Sun"]}, "[sales] closed must not name a day twice"),
+    ("sales", {"closed": ["Sun"]}, "[problem] horizon must be 6: the days of a week but those of [sales] closed"),
+    ("sales", {"closed": ["Sonntag"]}, "[sales] closed.0: input should be 'Mon', 'Tue'"),
+    ("sales", {"scale": "forecast"}, "[sales] scale names a column, so scale_memory is needed"),
+    ("sales", {"scale_memory": 1}, "[sales] scale_memory goes with a column as scale"),
+    ("sales", {"scale": "same weekday, last 0 weeks"}, "with m in 1 .. 52"),
+    ("sales", {"sales": "opening"}, "[sales] opening names the column 'opening', which another key names too"),
+    ("sales", {"table": "t"}, "[sales] table goes with a .duckdb file"),
+    ("sales", {"labels": {"promo": "p"}}, "[sales] labels names 'promo', which [problem] labels does not declare"),
+    ("sales", {"delimiter": "/"}, "[sales] delimiter: input should be ',', ';'"),
+    ("privacy", {"unit": "store", "max_per_unit": 2}, '[privacy] unit must be "shop" with [sales]'),
+    ("privacy", {"weeks_public": True}, "[privacy] weeks_public goes with a scale of the same weekday"),
+    ("privacy", {"labels_public": True}, "[privacy] labels_public needs [problem] labels"),
+    ("log", {"source": "postgresql://me@host/log"}, "[sales] reads files"),
+    ("problem", {"labels": {"shop": "9..1"}}, "[problem] labels: 9..1 is no range of numbers"),
+    ("problem", {"labels": {"shop": [1, "a"]}}, "label 'shop' must have values, all numbers or all text"),
+    ("problem", {"step_labels": ["holiday"]}, "[problem] step_labels must be among the labels"),
+    ("problem", {"scale_profile": [1.0]}, "[problem] scale_profile must have one number for each of the 2 steps"),
+]
+
+
+@pytest.mark.parametrize(("section", "given", "message"), MISTAKES)
 def test_mistakes_are_reported_with_their_key(
-    config: Path, facts: Facts, section: str, key: str, value: Any, message: str
+    tmp_path: Path, facts: Facts, section: str, given: dict[str, Any], message: str
 ) -> None:
-    facts[section][key] = value
-    assert message in fault(config, facts)
+    facts[section] = facts.get(section, {}) | given
+    assert message in fault(tmp_path / "poolrl.toml", facts)
+
+
+def test_one_product_does_not_sell_together(tmp_path: Path, facts: Facts) -> None:
+    facts["privacy"]["together"] = True
+    facts["problem"] |= {"products": ["bread"], "shortage": 0.5, "demand_max": 40.0}
+    facts["log"] |= {"opening": ["state_0"], "order_up_to": ["action_0"], "left": ["next_state_0"]}
+    assert "together needs two products or more" in fault(tmp_path / "poolrl.toml", facts)
+
+
+KNOWN = (
+    "unit, max_per_unit, owns_at_most, labels_public, weeks_public, protects, rho, budget, together, data_set, ledger"
+)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +188,8 @@ def test_mistakes_are_reported_with_their_key(
         ("demand_max =", "demandmax =", "[problem] demandmax is not known; did you mean demand_max?"),
         ("order_up_to =", "order_upto =", "[log] order_upto is not known; did you mean order_up_to?"),
         ("[privacy]", "[privcy]", "[privcy] is not known; did you mean privacy?"),
-        (
-            "rho =",
-            "xyzzy =",
-            "[privacy] xyzzy is not known; choose from unit, max_per_unit, owns_at_most, labels_public, "
-            "weeks_public, protects, rho, budget, together, data_set, ledger",
-        ),
+        ("[problem]", '[sales]\ndelimeter = "x"\n[problem]', "[sales] delimeter is not known; did you mean delimiter?"),
+        ("rho =", "xyzzy =", f"[privacy] xyzzy is not known; choose from {KNOWN}"),
     ],
 )
 def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint: str) -> None:
@@ -167,26 +199,24 @@ def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint:
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize("source", ["postgresql://me:pw@host/log", "postgresql:///log?password=pw&host=h"])
-def test_a_password_does_not_belong_in_a_public_file(config: Path, facts: Facts, source: str) -> None:
-    facts["log"] |= {"source": source, "query": "SELECT 1"}
-    message = fault(config, facts)
-    assert "source must not hold a password" in message
-    assert "pw" not in message
+def test_a_query_goes_without_a_sales_export(tmp_path: Path) -> None:
+    (tmp_path / "poolrl.toml").write_text(write_toml(export_facts()).replace("[log]", '[log]\nquery = "SELECT 1"'))
+    with pytest.raises(ValueError, match=r"\[log\] query goes without \[sales\]"):
+        load_config(tmp_path / "poolrl.toml")
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
+    path = tmp_path / "poolrl.toml"
     with pytest.raises(FileNotFoundError, match="'poolrl init' writes one"):
-        load_config(tmp_path / "poolrl.toml")
-    (tmp_path / "poolrl.toml").write_text("[problem\n")
-    with pytest.raises(ValueError, match="is not a TOML file"):
-        load_config(tmp_path / "poolrl.toml")
-    (tmp_path / "poolrl.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="is not a TOML file"):
-        load_config(tmp_path / "poolrl.toml")
-    (tmp_path / "poolrl.toml").write_text("rho = 1\n")
-    with pytest.raises(ValueError, match=r"\[problem\] is missing"):
-        load_config(tmp_path / "poolrl.toml")
+        load_config(path)
+    for content, why in (
+        (b"[problem\n", "is not a TOML file"),
+        (b"\xff\xfe", "is not a TOML file"),
+        (b"rho = 1\n", r"\[problem\] is missing"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=why):
+            load_config(path)
 
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
@@ -201,83 +231,32 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
     text=names,
     query=st.none() | names | st.just("SELECT *\nFROM log\nWHERE x = '\"'"),
     rho=st.floats(1e-6, 1e6),
-    clip=st.booleans(),
 )
 def test_what_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, products: list[str], text: str, query: str | None, rho: float, clip: bool
+    tmp_path_factory: pytest.TempPathFactory, products: list[str], text: str, query: str | None, rho: float
 ) -> None:
     """Whatever the names: quotes, line feeds, control characters, other alphabets."""
+    costs = [[0.1] * len(products), [0.2] * len(products)]
+    columns = {part: [f"{part} {name}" for name in products] for part in ("opening", "order_up_to", "left")}
+    ids = {name: f"{name} {text}" for name in ("trajectory", "step")}
+    problem = {"kind": "backlog", "products": products, "horizon": 2, "shortage": 0.4, "demand_max": 10.0}
     facts = {
-        "problem": {
-            "kind": "backlog",
-            "products": products,
-            "horizon": 2,
-            "holding": [[0.1] * len(products), [0.2] * len(products)],
-            "shortage": 0.4,
-            "demand_max": 10.0,
-        },
-        "log": {
-            "source": text,
-            "query": query,
-            "trajectory": f"trajectory {text}",
-            "step": f"step {text}",
-            "opening": [f"opening {name}" for name in products],
-            "order_up_to": [f"order {name}" for name in products],
-            "left": [f"left {name}" for name in products],
-            "clip": clip,
-        },
+        "problem": problem | {"holding": costs},
+        "log": {"source": text, "query": query, "clip": True} | ids | columns,
         "privacy": {"rho": rho, "budget": 2 * rho, "data_set": f"shop {text}"},
     }
-    path = tmp_path_factory.mktemp("config") / "poolrl.toml"
-    path.write_bytes(write_toml(facts).encode())
-    config = load_config(path).config
+    config = configured(tmp_path_factory.mktemp("config"), facts).config
     assert config.problem.products == products
     assert type(config.problem.posed) is Backlog
-    assert (config.log.source, config.log.clip, config.privacy.rho) == (text, clip, rho)
+    assert (config.log.source, config.log.clip, config.privacy.rho) == (text, True, rho)
     assert (config.log.query or "").strip() == (query or "").strip()
 
 
-@pytest.mark.parametrize(
-    ("section", "given", "message"),
-    [
-        ("sales", {"date_format": "%d.%m"}, "[sales] date_format must give day, month and year"),
-        ("sales", {"date_format": "%Y-%q"}, "[sales] date_format must give day, month and year"),
-        ("sales", {"yes": ["Ja", "1"], "no": ["ja"]}, "[sales] yes and no must not share a word, as they do 'ja'"),
-        ("sales", {"decimal": ",", "thousands": ","}, "[sales] decimal and thousands must differ"),
-        ("sales", {"closed": ["Sun", "Sun"]}, "[sales] closed must not name a day twice"),
-        ("sales", {"closed": ["Sun"]}, "[problem] horizon must be 6: the days of a week but those of [sales] closed"),
-        ("sales", {"closed": ["Sonntag"]}, "[sales] closed.0: input should be 'Mon', 'Tue'"),
-        ("sales", {"scale": "forecast"}, "[sales] scale names a column, so scale_memory is needed"),
-        ("sales", {"scale_memory": 1}, "[sales] scale_memory goes with a column as scale"),
-        ("sales", {"scale": "same weekday, last 0 weeks"}, "with m in 1 .. 52"),
-        ("sales", {"sales": "opening"}, "[sales] opening names the column 'opening', which another key names too"),
-        ("sales", {"table": "t"}, "[sales] table goes with a .duckdb file"),
-        ("sales", {"labels": {"promo": "p"}}, "[sales] labels names 'promo', which [problem] labels does not declare"),
-        ("sales", {"delimiter": "/"}, "[sales] delimiter: input should be ',', ';'"),
-        ("sales", {"delimeter": "x"}, "[sales] delimeter is not known; did you mean delimiter?"),
-        ("privacy", {"unit": "store", "max_per_unit": 2}, '[privacy] unit must be "shop" with [sales]'),
-        ("privacy", {"weeks_public": True}, "[privacy] weeks_public goes with a scale of the same weekday"),
-        ("privacy", {"labels_public": True}, "[privacy] labels_public needs [problem] labels"),
-        ("log", {"query": "SELECT 1"}, "[log] query goes without [sales]"),
-        ("log", {"source": "postgresql://me@host/log", "query": "SELECT 1"}, "[sales] reads files"),
-        ("problem", {"labels": {"shop": "9..1"}}, "[problem] labels: 9..1 is no range of numbers"),
-        ("problem", {"labels": {"shop": [1, "a"]}}, "label 'shop' must have values, all numbers or all text"),
-        ("problem", {"step_labels": ["holiday"]}, "[problem] step_labels must be among the labels"),
-        ("problem", {"scale_profile": [1.0]}, "[problem] scale_profile must have one number for each of the 2 steps"),
-    ],
-)
-def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: Facts, message: str) -> None:
+@pytest.mark.parametrize(("section", "given", "message"), ABOUT_SALES)
+def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: dict[str, Any], message: str) -> None:
     facts = export_facts()
     facts[section] |= given
-    text = write_toml(facts)
-    # Parts that a sales export leaves out are written by hand here.
-    extra = [f'{name} = "{given[name]}"' for name in given if section == "log" and name in WIDE_ONLY]
-    (tmp_path / "poolrl.toml").write_text(text.replace("[log]", "\n".join(["[log]", *extra])))
-    if section == "sales" and "delimeter" in given:
-        (tmp_path / "poolrl.toml").write_text(text.replace("[sales]", '[sales]\ndelimeter = "x"'))
-    with pytest.raises(ValueError, match="mistake") as caught:
-        load_config(tmp_path / "poolrl.toml")
-    assert message in str(caught.value)
+    assert message in fault(tmp_path / "poolrl.toml", facts)
 
 
 def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
@@ -302,11 +281,70 @@ def _many_products(facts: Facts) -> Any:
     return facts["problem"] | {"products": [f"product {i}" for i in range(300)]}
 
 
-def test_labels_and_scale_of_a_wide_table(facts: Facts, config: Path) -> None:
+def test_labels_and_scale_of_a_wide_table(facts: Facts, tmp_path: Path) -> None:
     facts["problem"] |= {"labels": {"promo": ["no", "yes"]}}
     facts["log"] |= {"scale": ["forecast"], "scale_memory": 0}
-    config.write_text(write_toml(facts))
-    columns = load_config(config).config.columns()
+    columns = configured(tmp_path, facts).config.columns()
     assert (columns.scale, columns.labels) == (("forecast", "forecast"), {"promo": "promo"})
-    facts["log"] |= {"scale_memory": None}
-    assert "[log] scale and scale_memory go together" in fault(config, facts)
+
+
+def test_less_is_forgotten_where_a_scale_follows_demand(tmp_path: Path) -> None:
+    facts = export_facts()
+    assert configured(tmp_path, facts).config.forgetting == 0.6
+    facts["sales"]["scale"] = "same weekday, last 4 weeks"
+    assert configured(tmp_path, facts).config.forgetting == 0.9
+    facts["period"] = {"column": "monday", "first": "2025-01-06", "before": "2025-02-03", "forgetting": 0.7}
+    assert configured(tmp_path, facts).config.forgetting == 0.7
+
+
+@pytest.mark.parametrize("source", ["postgresql://me:pw@host/log", "postgresql:///log?password=pw&host=h"])
+def test_a_password_does_not_belong_in_a_public_file(config: Path, facts: Facts, source: str) -> None:
+    facts["log"] |= {"source": source, "query": "SELECT 1"}
+    message = fault(config, facts)
+    assert "source must not hold a password" in message
+    assert "pw" not in message
+
+
+# What columns may mean, by their names alone.
+
+
+@pytest.mark.parametrize(
+    ("meaning", "names"),
+    [
+        ("shop", ["STORE_ID", "Filialnummer"]),
+        ("date", ["Kalendertag"]),
+        ("product", ["artikel-nr."]),
+        ("opening", ["Eroeffnungsbestand", "ERÖFFNUNGSBESTAND"]),
+        ("delivery", ["Zugaenge"]),
+        ("sales", ["Verkaufte  Menge"]),
+        ("stock_out", ["Out of stock?", "Stockout"]),
+        ("open", ["geoeffnet"]),
+        ("promotion", ["Promo"]),
+        ("holiday", ["StateHoliday"]),
+    ],
+)
+def test_a_name_has_one_meaning(meaning: str, names: list[str]) -> None:
+    assert {each: found for each, found in meanings_of(names).items() if found} == {meaning: names}
+
+
+def test_no_word_has_two_meanings() -> None:
+    """And a column without a name has none, not even of a label that no list of words knows."""
+    for meaning, words in MEANINGS.items():
+        for word in words.split(","):
+            assert [each for each, names in meanings_of([word]).items() if names] == [meaning], word
+    assert meanings_of(["", "?"], {"colour": "", "shop": "shop,"}) == {"colour": [], "shop": []}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_that_explains_most(tmp_path: Path, delimiter: str) -> None:
+    """Names with commas or semicolons in quotes are no second delimiter."""
+    names = ["shop", "date", '"a,b;c"', "sales"]
+    (tmp_path / "x.csv").write_bytes(delimiter.join(names).encode() + b"\n\xff\xff\n")
+    found = propose_columns(tmp_path / "x.csv", delimiter=None, encoding="utf-8")
+    assert (found.delimiter, found.only("sales"), found.only("opening")) == (delimiter, "sales", None)
+
+
+def test_a_parquet_file_has_a_schema(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"Filiale": [1], "Markt": [2], "Absatz": [3]}), tmp_path / "x.parquet")
+    found = propose_columns(tmp_path / "x.parquet", delimiter=None, encoding="utf-8")
+    assert (found.only("sales"), found.only("shop"), found.columns["shop"]) == ("Absatz", None, ["Filiale", "Markt"])

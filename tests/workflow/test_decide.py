@@ -150,6 +150,19 @@ def test_parquet_is_answered_as_csv_is(chain: Path, run: Run, tmp_path: Path, mo
             run(*command, *flags)
 
 
+@pytest.mark.parametrize(
+    ("column", "cells", "message"),
+    [
+        ("stock", [1.0, None], "row 2: the stock is missing"),
+        ("stock", [1.0, float("nan")], "row 2: the stock must be a finite number"),
+        ("shop", [7.0, None], "row 2: shop is missing"),
+        ("shop", [7.0, float("nan")], "row 2: shop is missing"),
+        ("product", ["bread", "bred"], "row 2: there is no product 'bred'; did you mean bread"),
+        ("product", [["bread"], ["milk"]], "row 1: product must be a word or a number"),
+        ("scale", [9.0, -1.0], "row 2: scale must be positive"),
+        ("stocks", [1.0, 2.0], "must have one column 'stock'"),
+    ],
+)
 def test_what_is_wrong_in_parquet_is_said(chain: Path, tmp_path: Path, column: str, cells: Any, message: str) -> None:
     good = {"step": ["Sat"] * 2, "product": PRODUCTS, "shop": [7, 8], "promo": ["no"] * 2, "scale": [9, 9]}
     if column != "stocks":

@@ -61,14 +61,9 @@ def full_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def report(full_release: Path) -> Path:
-    return full_release / "report.html"
-
-
-@pytest.fixture
-def page(browser: Any, report: Path) -> Iterator[Any]:
+def page(browser: Any, full_release: Path) -> Iterator[Any]:
     """The page from the file system; fails afterwards if it complained or asked for anything but itself."""
-    opened = browser.new_page(viewport={"width": 1200, "height": 900})
+    opened, report = browser.new_page(viewport={"width": 1200, "height": 900}), full_release / "report.html"
     complaints, requests = [], []
     opened.on("console", lambda message: complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
@@ -136,54 +131,19 @@ def contrast(page: Any, text: str, ground: str) -> float:
     return (other + 0.05) / (one + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_in_the_light_and_in_the_dark(browser: Any, report: Path, scheme: str) -> None:
-    page = browser.new_page(color_scheme=scheme)
-    page.goto(report.as_uri())
-    for text in ("--ink", "--quiet", "--accent", "--whisker", "--limit", "--good"):
-        for ground in ("--paper", "--card"):
-            assert contrast(page, text, ground) >= 4.5, (text, ground)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 28)")
-    page.close()
-
-
-def test_it_fits_a_phone(browser: Any, report: Path) -> None:
-    page = browser.new_page(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
-    page.goto(report.as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing to scroll sideways
-    assert not page.locator("td.wide").first.is_visible()  # one range instead of a column for each step
-    assert page.locator("td.narrow").first.is_visible()
-    page.get_by_role("button", name="bread").click()
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    size = page.evaluate(
-        "(() => { const t = document.querySelector('svg text'); "
-        "return parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / 480 })()"
-    )
-    assert size > 10  # pixels of a label in a picture
-    page.close()
-
-
-def test_it_prints(browser: Any, report: Path) -> None:
-    page = browser.new_page()
-    page.goto(report.as_uri())
-    page.emulate_media(media="print")
-    printed = page.pdf(format="A4")
-    assert 1 < len(re.findall(rb"/Type /Page\b", printed)) < 9
-    page.close()
-
-
-def test_without_a_script_the_numbers_are_there(browser: Any, report: Path) -> None:
+def test_without_a_script_the_numbers_are_there(browser: Any, full_release: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(report.as_uri())
+    page.goto((full_release / "report.html").as_uri())
     assert "ρ = 0.5" in page.locator("#costs").inner_text()
     table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
-    levels = Policy.load(report.with_name("policy.npz")).levels
+    levels = Policy.load(full_release / "policy.npz").levels
     shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
     assert shown == pytest.approx([pytest.approx(row, abs=0.051) for row in levels.T.tolist()])
     assert page.get_by_role("link", name="levels.csv").is_visible()
     assert not page.locator("#search").is_visible()  # what needs a script is not there
+    page.emulate_media(media="print")
+    assert 1 < len(re.findall(rb"/Type /Page\b", page.pdf(format="A4"))) < 9
     context.close()
 
 
@@ -303,22 +263,28 @@ def test_hostile_names_stay_text_in_the_browser(opened: Callable[..., Any]) -> N
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_many_shops_fit_a_phone(opened: Callable[..., Any], scheme: str) -> None:
-    labels = {
-        "shop": [f"Filiale Donaudampfschifffahrtsgesellschaft {i}" for i in range(935)],
-        "promotion": ["no", "yes"],
-    }
-    page = opened(
-        made_up_release(["bread"], labels=labels, scaled=True),
-        viewport={"width": 360, "height": 740},
-        color_scheme=scheme,
-        is_mobile=True,
-        has_touch=True,
-    )
+    """In the light and in the dark: nothing to scroll sideways, and all can be read."""
+    shops = [f"Filiale Donaudampfschifffahrtsgesellschaft {i}" for i in range(935)]
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+    release = made_up_release(["bread"], labels={"shop": shops, "promotion": ["no", "yes"]}, scaled=True)
+    page = opened(release, color_scheme=scheme, **phone)
+    assert not page.locator("td.wide").first.is_visible()  # one range instead of a column for each step
+    assert page.locator("td.narrow").first.is_visible()
     page.locator("button.name").first.tap()
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert page.locator("figure svg").first.bounding_box()["width"] > 250
     for control in page.locator("#controls :is(input, select, button)").all():
         assert control.bounding_box()["height"] >= 40  # a finger's width
+    size = page.evaluate(
+        "(() => { const t = document.querySelector('svg text'); "
+        "return parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / 480 })()"
+    )
+    assert size > 10  # pixels of a label in a picture
+    for text in ("--ink", "--quiet", "--accent", "--whisker", "--limit", "--good"):
+        for ground in ("--paper", "--card"):
+            assert contrast(page, text, ground) >= 4.5, (text, ground)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 28)")
 
 
 def test_nothing_can_leave_the_page(one_release: Path) -> None:
@@ -328,13 +294,6 @@ def test_nothing_can_leave_the_page(one_release: Path) -> None:
     text = text.replace('"http://www.w3.org/2000/svg"', "")  # the name of a kind of element, which no browser fetches
     assert not re.findall(r"(?:https?:)?//[a-z]", text)
     assert not re.findall(r"<(?:img|link|iframe|object|embed)\b|url\(|@import", text)
-
-
-def test_the_page_is_drawn_again_to_the_byte(released: Path, run: Run) -> None:
-    before = (released / "release" / "report.html").read_bytes()
-    (released / "release" / "report.html").unlink()
-    run("report", released / "release")
-    assert (released / "release" / "report.html").read_bytes() == before
 
 
 def test_no_page_for_a_broken_pair(released: Path, run: Run) -> None:

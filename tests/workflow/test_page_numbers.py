@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Policy, Pool
+from poolrl import Policy
 from poolrl.learning.policy import Levels
 from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
@@ -134,14 +134,6 @@ def test_rows_are_the_axis_with_the_most_values() -> None:
     assert tie["axes"][tie["rows"]]["name"] == "product"
 
 
-def test_digits_fit_two_bytes() -> None:
-    tops = np.geomspace(1e-3, 1e9, 200)
-    for scaled in (False, True):
-        digits = shown_digits(tops, scaled=scaled)
-        assert (tops * 10.0**digits <= 2**16 - 1).all()
-        assert (tops * 10.0**digits >= 6_000 / 61).all()  # a bound is told to a hundredth of itself, or better
-
-
 @pytest.mark.parametrize(
     ("products", "labels"),
     [(500, None), (1, {"shop": list(range(935)), "promotion": ["no", "yes"]}), (40, {"shop": list(range(230))})],
@@ -155,6 +147,12 @@ def test_the_page_stays_light(products: int, labels: dict[str, list[Any]] | None
     assert embedded["complete"]
     stored = sum(len(embedded[name]) for name in ("levels", "low", "high", "tried", "marks"))
     assert stored <= BYTES_OF_EVERYTHING * release.policy.levels.size + 5 * 4  # and the ends of five texts
+    # Two bytes hold every number, and a bound is told to a hundredth of itself, or better.
+    tops = np.geomspace(1e-3, 1e9, 200)
+    for scaled in (False, True):
+        digits = shown_digits(tops, scaled=scaled)
+        assert (tops * 10.0**digits <= 2**16 - 1).all()
+        assert (tops * 10.0**digits >= 6_000 / 61).all()
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:
@@ -226,8 +224,8 @@ def test_hostile_names_are_text_everywhere() -> None:
 
 @pytest.mark.parametrize("verdict", ["switch", "do not switch", "cannot tell"])
 def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
-    """Before any level and before privacy; what is not known is said to be."""
-    release = made_up_release(["bread"])
+    """Before any level and before privacy; what is not known is said to be, and a warning once in each place."""
+    release = made_up_release(["bread"], scaled=True)
     known = replace(made_up_forecast(release), verdict=verdict, because="A reason.")
     page = release_page(release, known)
     body = page[page.index("<main") :]
@@ -237,6 +235,8 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     assert shown == [("412", "390 to 440"), ("371", "352 to 395"), ("350", "340 to 361")]
     places = [body.index(each) for each in (">412<", 'id="levels"', "differential privacy", 'id="leaflet"')]
     assert places == sorted(places)
+    assert "this many times the average of the last 4 same weekdays" in page
+    assert "lambda" not in page[: page.index('id="leaflet"')]
     unknown = replace(known, today=None, unknown="Orders of today are not known.")
     page = release_page(release, unknown)
     assert '<dd class="missing">not known</dd>' in page
@@ -244,47 +244,21 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     nothing = release_page(release, replace(unknown, policy=None, best=None))
     assert "Orders of today are not known." in nothing
     assert "not known</dd>" not in nothing  # three empty rows would say nothing
+    for because in ("A reason.", "Much noise."):
+        said = release_page(release, replace(known, warning="Much noise.", because=because))
+        assert said.count("Much noise.") == 2  # before the levels, and beside the budget
 
 
-def test_a_warning_is_not_said_twice_in_one_place() -> None:
-    release = made_up_release(["bread"])
-    said = replace(made_up_forecast(release), warning="Much noise.")
-    assert release_page(release, said).count("Much noise.") == 2  # before the levels, and beside the budget
-    assert release_page(release, replace(said, because="Much noise.")).count("Much noise.") == 2
-
-
-def test_a_scale_is_said_in_words() -> None:
-    page = release_page(*(lambda r: (r, made_up_forecast(r)))(made_up_release(["bread"], scaled=True)))
-    assert "this many times the average of the last 4 same weekdays" in page
-    assert "lambda" not in page[: page.index('id="leaflet"')]
-
-
-def test_report_writes_the_levels_beside_the_page(released: Path, run: Run) -> None:
-    file = released / "release" / "levels.csv"
-    before = file.read_bytes()
-    policy = Policy.load(released / "release" / "policy.npz")
-    assert before == levels_csv(policy).encode()
-    file.unlink()
+def test_report_draws_page_and_levels_again_to_the_byte(released: Path, run: Run) -> None:
+    page, levels = (released / "release" / name for name in ("report.html", "levels.csv"))
+    before = page.read_bytes(), levels.read_bytes()
+    assert before[1] == levels_csv(Policy.load(released / "release" / "policy.npz")).encode()
+    page.unlink()
+    levels.unlink()
     said = run("report", released / "release")
-    assert file.read_bytes() == before
+    assert (page.read_bytes(), levels.read_bytes()) == before
     assert "levels.csv" in said.replace("\n", "")
-    file.unlink()
-    file.symlink_to(released / "elsewhere")
+    levels.unlink()
+    levels.symlink_to(released / "elsewhere")
     with pytest.raises(ValueError, match=r"levels.csv is a link"):
         run("report", released / "release")
-
-
-@pytest.mark.slow
-def test_a_fit_of_500_products_makes_a_light_page() -> None:
-    """The same with a real fit: twenty weeks of simulated sales of 500 products."""
-    problem, rng = (
-        LostSales(horizon=7, products=500, holding=0.2, shortage=0.5, demand_max=60.0),
-        np.random.default_rng(1),
-    )
-    log = problem.simulate_log(np.minimum(rng.gamma(4, 4, (20, 7, 500)), 60), rng=rng)
-    made_up = made_up_release([f"Product {i}" for i in range(500)])
-    fitted = Pool(0.5).fit(problem, log)
-    fitted.report = replace(fitted.report, names=made_up.policy.report.names)
-    page = release_page(replace(made_up, policy=fitted), made_up_forecast(made_up))
-    assert len(page.encode()) < LARGEST_PAGE
-    assert np.abs(decoded(Texts(page).json("levels-data"), "levels") - fitted.levels).max() <= 0.0501

@@ -100,7 +100,7 @@ def test_stopping_a_query_is_paid_for(
     facts["log"]["query"] = query
     file = load_config(write_config(tmp_path, facts))
     monkeypatch.setattr(where, stopped)
-    said = "stopped by KeyboardInterrupt. One row may have" if cost else ""
+    said = "stopped by KeyboardInterrupt. One row may have" if cost else None
     with pytest.raises(ValueError if cost else KeyboardInterrupt, match=said):
         fit_release(file, tmp_path / "release", new_account=True)
     assert spent(tmp_path) == Fraction(cost, 2)

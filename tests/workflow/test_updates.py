@@ -123,15 +123,6 @@ def test_products_are_told_apart_by_name_not_by_comma() -> None:
     assert [each.product for each in by_product([bread, rice])] == ["bread, white", "rice, white"]
 
 
-def test_less_is_forgotten_where_a_scale_follows_demand(tmp_path: Path) -> None:
-    facts = export_facts()
-    assert configured(tmp_path, facts).config.forgetting == 0.6
-    facts["sales"]["scale"] = "same weekday, last 4 weeks"
-    assert configured(tmp_path, facts).config.forgetting == 0.9
-    facts["period"] = {"column": "monday", "first": "2025-01-06", "before": "2025-02-03", "forgetting": 0.7}
-    assert configured(tmp_path, facts).config.forgetting == 0.7
-
-
 def test_trees_of_other_shapes_are_not_added(problem: LostSales, tmp_path: Path) -> None:
     one, two = (
         FadedTrees.of(Pool(rho).prepare(problem).release(log, SeededNoise(1)))
