@@ -40,47 +40,47 @@ def test_init_from_flags(tmp_path: Path) -> None:
     assert config.problem.shortage == 0.6
     assert config.log.opening == ["bread_opening", "milk_opening"]
     assert (config.privacy.unit, config.privacy.budget) == (None, 0.1)
-    config = init(tmp_path / "b.toml", FLAGS | {"unit": "shop", "max_per_unit": "50", "left": "rest_{product}"})
+    (tmp_path / "products.txt").write_text("bread, dark\n\nmilk\n")
+    flags = {"unit": "shop", "max_per_unit": "50", "left": "rest_{product}", "products": f"@{tmp_path}/products.txt"}
+    config = init(tmp_path / "b.toml", FLAGS | flags)
     assert (config.privacy.unit, config.privacy.max_per_unit) == ("shop", 50)
-    assert config.log.left == ["rest_bread", "rest_milk"]
+    assert config.problem.products == ["bread, dark", "milk"]
+    assert config.log.left == ["rest_bread, dark", "rest_milk"]
     with pytest.raises(ValueError, match="--decimal is not for a wide table; it goes with --sales"):
         init(tmp_path / "c.toml", FLAGS | {"decimal": ","})
 
 
 def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="needs --holding, --source, --rho as well"):
-        init(tmp_path / "a.toml", FLAGS | {"rho": None, "source": None, "holding": " "})
-    with pytest.raises(ValueError, match=r"\[problem\] horizon: input should be a valid integer, .*got 'seven'"):
-        init(tmp_path / "a.toml", FLAGS | {"horizon": "seven"})
-    with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than or equal to"):
-        init(tmp_path / "a.toml", FLAGS | {"rho": "-1"})
+    for flags, message in (
+        ({"rho": None, "source": None, "holding": " "}, "needs --holding, --source, --rho as well"),
+        ({"horizon": "seven"}, r"\[problem\] horizon: input should be a valid integer, .*got 'seven'"),
+        ({"rho": "-1"}, r"\[privacy\] rho: input should be greater than or equal to"),
+        ({"unit": "shop"}, "unit needs max_per_unit"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            init(tmp_path / "a.toml", FLAGS | flags)
     assert not (tmp_path / "a.toml").exists()
-    with pytest.raises(ValueError, match="unit needs max_per_unit"):
-        init(tmp_path / "a.toml", FLAGS | {"unit": "shop"})
 
 
 def test_init_destroys_nothing(tmp_path: Path) -> None:
-    init(tmp_path / "a.toml", FLAGS)
-    good = (tmp_path / "a.toml").read_bytes()
+    path = tmp_path / "a.toml"
+    path.write_text("precious")
+    with pytest.raises(ValueError, match="exists; write elsewhere with --out, or replace it with --force"):
+        init(path, FLAGS)
+    assert path.read_text() == "precious"
+    init(path, FLAGS, force=True)
+    good = path.read_bytes()
     with pytest.raises(ValueError, match="demand_max must be positive"):
-        init(tmp_path / "a.toml", FLAGS | {"demand_max": "-5"}, force=True)
-    assert (tmp_path / "a.toml").read_bytes() == good
+        init(path, FLAGS | {"demand_max": "-5"}, force=True)
+    assert path.read_bytes() == good
+    with pytest.raises(ValueError, match="leave out --rho"):
+        init(tmp_path / "b.toml", {"rho": "1"}, example=True)
     (tmp_path / "sensitive").mkdir()
     (tmp_path / "sensitive" / "sales.csv").write_text("the only copy")
     with pytest.raises(ValueError, match="might be somebody's only log"):
         init(tmp_path / "b.toml", {}, example=True)
     assert (tmp_path / "sensitive" / "sales.csv").read_text() == "the only copy"
     assert not (tmp_path / "b.toml").exists()
-
-
-def test_init_replaces_nothing_unasked(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text("precious")
-    with pytest.raises(ValueError, match="exists; write elsewhere with --out, or replace it with --force"):
-        init(tmp_path / "a.toml", FLAGS)
-    assert (tmp_path / "a.toml").read_text() == "precious"
-    init(tmp_path / "a.toml", FLAGS, force=True)
-    with pytest.raises(ValueError, match="leave out --rho"):
-        init(tmp_path / "b.toml", {"rho": "1"}, example=True)
 
 
 # A header that names everything, with a promotion; and a line that nobody may read, because it is no text at all.
@@ -141,20 +141,6 @@ def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:
     export.write_bytes("Geschäft;Datum\n".encode("latin-1"))
     with pytest.raises(ValueError, match="is not a readable CSV file: UTF-8"):
         init(tmp_path / "b.toml", OF_SALES | {"sales": str(export)})
-
-
-def test_the_products_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "products.txt").write_text("bread, dark\n\nmilk\n")
-    config = init(tmp_path / "a.toml", FLAGS | {"products": f"@{tmp_path / 'products.txt'}", "holding": "1"})
-    assert config.problem.products == ["bread, dark", "milk"]
-
-
-@pytest.mark.parametrize("flags", [["--example"], ["--example", "--sales"]])
-def test_the_example_is_a_sales_export(tmp_path: Path, flags: list[str]) -> None:
-    app(["init", f"--out={tmp_path / 'poolrl.toml'}", *flags], result_action="return_value")
-    config = load_config(tmp_path / "poolrl.toml").config
-    assert (config.sales is not None, config.scale_memory, list(config.problem.labels)) == (True, 4, ["promotion"])
-    assert (tmp_path / config.log.source).exists()
 
 
 def test_no_question_goes_with_what_is_not_there() -> None:

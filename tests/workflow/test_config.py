@@ -153,7 +153,6 @@ ABOUT_SALES: list[tuple[str, dict[str, Any], str]] = [
     ("privacy", {"unit": "store", "max_per_unit": 2}, '[privacy] unit must be "shop" with [sales]'),
     ("privacy", {"weeks_public": True}, "[privacy] weeks_public goes with a scale of the same weekday"),
     ("privacy", {"labels_public": True}, "[privacy] labels_public needs [problem] labels"),
-    ("log", {"source": "postgresql://me@host/log"}, "[sales] reads files"),
     ("problem", {"labels": {"shop": "9..1"}}, "[problem] labels: 9..1 is no range of numbers"),
     ("problem", {"labels": {"shop": [1, "a"]}}, "label 'shop' must have values, all numbers or all text"),
     ("problem", {"step_labels": ["holiday"]}, "[problem] step_labels must be among the labels"),
@@ -199,10 +198,13 @@ def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint:
     assert hint in str(caught.value)
 
 
-def test_a_query_goes_without_a_sales_export(tmp_path: Path) -> None:
-    (tmp_path / "poolrl.toml").write_text(write_toml(export_facts()).replace("[log]", '[log]\nquery = "SELECT 1"'))
-    with pytest.raises(ValueError, match=r"\[log\] query goes without \[sales\]"):
-        load_config(tmp_path / "poolrl.toml")
+def test_a_sales_export_is_a_file_without_a_query(tmp_path: Path) -> None:
+    facts, path = export_facts(), tmp_path / "poolrl.toml"
+    for source, message in (("sales.csv", "query goes without"), ("postgresql://me@host/log", "reads files")):
+        facts["log"]["source"] = source
+        path.write_text(write_toml(facts).replace("[log]", '[log]\nquery = "SELECT 1"'))
+        with pytest.raises(ValueError, match=message):
+            load_config(path)
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

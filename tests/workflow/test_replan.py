@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,33 @@ from poolrl.learning.policy import POLICY_FORMAT, Levels
 from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.decision_tables import orders_csv
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.replan import ReplannedOrders, replan_orders
-from poolrl.workflow.verified import made_again, verify_folder
+from poolrl.workflow.verified import verify_folder
+from tests.helpers.commands import run_poolrl
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
 
 
-def replanned(released: Path, run: Run) -> Path:
-    config = released / "poolrl.toml"
-    config.write_text(config.read_text().replace("shortage = ", "shortage = 9.0 # ", 1))
-    out = released / "again"
-    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
+@pytest.fixture(scope="module")
+def one_plan(one_release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release, planned again where a missing unit costs more. Neither the log nor the ledger is there."""
+    folder = tmp_path_factory.mktemp("plan")
+    shutil.copytree(one_release / "release", folder / "release")
+    text = (one_release / "poolrl.toml").read_text()
+    (folder / "poolrl.toml").write_text(text.replace("shortage = ", "shortage = 9.0 # ", 1))
+    command = ("replan", "release", "--config", "poolrl.toml", "--out", "again")
+    said = " ".join(run_poolrl(*command, cwd=folder).split())
     assert "Planned again at no cost in privacy" in said
     assert "By the model, keeping the old order-up-to levels, as far as they are allowed, would cost" in said
-    return out
+    return folder
+
+
+@pytest.fixture
+def replanned(one_plan: Path, tmp_path: Path) -> Path:
+    """The same, to be tampered with."""
+    shutil.copytree(one_plan, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 def faults(folder: Path, **others: Path) -> list[str]:
@@ -43,100 +56,94 @@ def faults(folder: Path, **others: Path) -> list[str]:
     return [check.what for check in checks if not check.good]
 
 
-def test_a_plan_can_be_made_again_by_whoever_gets_it(released: Path, run: Run) -> None:
-    """Neither the log nor the ledger is there while it is planned."""
-    ledger = (released / "ledger.sqlite").read_bytes()
-    hidden = [path for path in released.iterdir() if path.suffix in (".parquet", ".csv") or "ledger" in path.name]
-    kept = {path: path.read_bytes() for path in hidden}
-    for path in hidden:
-        path.unlink()
-    folder = replanned(released, run)
+def test_a_plan_can_be_made_again_by_whoever_gets_it(replanned: Path, one_release: Path, run: Run) -> None:
+    folder = replanned / "again"
     assert faults(folder) == []
-    for path, content in kept.items():
-        path.write_bytes(content)
-    assert (released / "ledger.sqlite").read_bytes() == ledger
-    assert faults(folder, ledger=released / "ledger.sqlite") == []
-    before, after = (Policy.load(each / POLICY) for each in (released / "release", folder))
+    assert faults(folder, ledger=one_release / "ledger.sqlite") == []
+    before, after = (Policy.load(each / POLICY) for each in (one_release / "release", folder))
     assert (after.levels >= before.levels - 1e-9).all()  # a missing unit costs more
     assert after.levels.sum() > before.levels.sum()
     page = (folder / "report.html").read_text()
     assert "These order-up-to levels were planned again from a certified release" in page
-    assert "planned again from a certified" not in (released / "release" / "report.html").read_text()
-    # A plan of a plan comes from the same certified model.
-    run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "third")
-    assert faults(released / "third") == []
-    facts = json.loads(run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "4", "--json"))
+    assert "planned again from a certified" not in (one_release / "release" / "report.html").read_text()
+    # A plan of a plan comes from the same certified model. Old levels are cut to bounds, which is no saving.
+    config = replanned / "poolrl.toml"
+    config.write_text(config.read_text().replace("demand_max = ", "demand_max = 9.0 # ", 1))
+    (folder / "certificate.sig").unlink()
+    said = " ".join(run("replan", folder, "--config", config, "--out", replanned / "third").split())
+    assert "as far as they are allowed" in said
+    assert "(-" not in said
+    assert faults(replanned / "third") == []
+    facts = json.loads(run("replan", folder, "--config", config, "--out", replanned / "4", "--json"))
     assert facts["planned"] <= facts["kept"]
 
 
-def test_lower_bounds_are_not_called_a_saving(released: Path, run: Run) -> None:
-    """The old levels are not allowed any more, so they are cut; and a release may lack its signature."""
-    config = released / "poolrl.toml"
-    config.write_text(config.read_text().replace("demand_max = ", "demand_max = 9.0 # ", 1))
-    (released / "release" / "certificate.sig").unlink()
-    said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "low").split())
-    assert "as far as they are allowed" in said
-    assert "(-" not in said
-    assert not (released / "low" / "certificate.sig").exists()
+def rewritten(folder: Path, forge: Callable[[Policy], Policy]) -> None:
+    forge(Policy.load(folder / POLICY)).save(folder / POLICY)
 
 
-FORGERIES: dict[str, Callable[[Policy], Policy]] = {
-    "a level": lambda policy: replace(policy, rule=Levels(policy.levels * 1.01)),
-    "the guarantee": lambda policy: replace(policy, guarantee=replace(policy.guarantee, trajectories_per_unit=2)),
-    "the report": lambda policy: replace(policy, report=replace(policy.report, units=10**6)),
-    "the estimate": lambda policy: replace(
-        policy, outcomes=replace(policy.outcomes, weights=policy.outcomes.weights[..., ::-1].copy())
-    ),  # type: ignore[type-var]
-}
+def with_a_secret(folder: Path) -> None:
+    """No hash of a plan is certified, so an array that nobody reads could carry anything out of the house."""
+    facts, arrays = read_learned(folder / POLICY, POLICY_FORMAT, "policy")
+    write_learned(folder / POLICY, facts, dict(arrays) | {"secret": np.arange(3.0)})
 
 
-@pytest.mark.parametrize("forged", FORGERIES)
-def test_a_forged_plan_is_found(released: Path, run: Run, forged: str) -> None:
-    folder = replanned(released, run)
-    FORGERIES[forged](Policy.load(folder / POLICY)).save(folder / POLICY)
-    assert faults(folder) == ["the policy is a plan on the certified model, made again here"]
+def backwards(policy: Policy) -> Policy:
+    assert policy.outcomes is not None
+    return replace(policy, outcomes=replace(policy.outcomes, weights=policy.outcomes.weights[..., ::-1].copy()))
 
 
-def test_another_certified_policy_is_found(released: Path, run: Run) -> None:
-    folder = replanned(released, run)
-    (folder / CERTIFIED).write_bytes((folder / POLICY).read_bytes())
-    assert "the policy file has the certified hash" in faults(folder)
+PLAN, HASH = "the policy is a plan on the certified model, made again here", "the policy file has the certified hash"
+FORGERIES: list[tuple[Callable[[Path], object], str]] = [
+    (partial(rewritten, forge=lambda policy: replace(policy, rule=Levels(policy.levels * 1.01))), PLAN),
+    (
+        partial(
+            rewritten,
+            forge=lambda policy: replace(policy, guarantee=replace(policy.guarantee, trajectories_per_unit=2)),
+        ),
+        PLAN,
+    ),
+    (partial(rewritten, forge=lambda policy: replace(policy, report=replace(policy.report, units=10**6))), PLAN),
+    (partial(rewritten, forge=backwards), PLAN),
+    (with_a_secret, PLAN),
+    (lambda folder: shutil.copy(folder / POLICY, folder / CERTIFIED), HASH),
+]
+
+
+@pytest.mark.parametrize(("forge", "fault"), FORGERIES)
+def test_a_forged_plan_is_found(replanned: Path, forge: Callable[[Path], object], fault: str) -> None:
+    forge(replanned / "again")
+    assert fault in faults(replanned / "again")
 
 
 def test_what_cannot_be_planned_again_is_refused(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
     text = config.read_text()
-    for change, message in (
-        (("demand_max = ", "demand_max = 999.0 # "), "no higher ones"),
-        (('products = ["bread"', 'products = ["rolls"'), "other products or steps"),
+    for pattern, new, message in (
+        ("demand_max = ", "demand_max = 999.0 # ", "no higher ones"),
+        (r'products = \["bread"', 'products = ["rolls"', "other products or steps"),
+        # Days in another order would get the costs of others.
+        (r"steps = \[.*\]", 'steps = ["Sun", "Sat", "Fri"]', "other products or steps"),
     ):
-        config.write_text(text.replace(*change, 1))
+        config.write_text(re.sub(pattern, new, text, count=1))
         with pytest.raises(ValueError, match=message):
             run("replan", released / "release", "--config", config, "--out", released / "again")
         assert not (released / "again").exists()
-    # Days in another order would get the costs of others.
-    config.write_text(re.sub(r"steps = \[.*\]", 'steps = ["Sun", "Sat", "Fri"]', text))
-    with pytest.raises(ValueError, match="other products or steps"):
-        run("replan", released / "release", "--config", config, "--out", released / "again")
-    config.write_text(text)
     with pytest.raises(ValueError, match="exists"):
         run("replan", released / "release", "--config", config, "--out", released / "release")
 
 
-OPERATIONS = """
-[operations]
-pack = [3.0, 2.0]
-fixed = 0.5
-cycle = true
-deliveries = ["{}", "{}"]
-"""
+def with_operations(released: Path, keys: str) -> Path:
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().split("[operations]")[0] + f"\n[operations]\n{keys}\n")
+    return config
 
 
 def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
     """Every line of the file says what the plan orders at both of its ends."""
-    config = released / "poolrl.toml"
     steps = Policy.load(released / "release" / POLICY).names.steps
-    config.write_text(config.read_text().split("[operations]")[0] + OPERATIONS.format(*steps[:2]))
+    keys = f'pack = [3.0, 2.0]\nfixed = 0.5\ncycle = true\ndeliveries = ["{steps[0]}", "{steps[1]}"]'
+    config = with_operations(released, keys)
     said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "orders").split())
     assert "Planned for [operations] at no cost in privacy" in said
     assert "as far as the shop can" in said
@@ -156,15 +163,6 @@ def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
     answers = run("decide", released / "orders" / "plan.npz", "--table", released / "stocks.csv").splitlines()
     expected = [float(amount) for step in range(len(steps)) for amount in plan.order(step, [3.0, 3.0])]
     assert [float(answer.split(",")[-1]) for answer in answers[1:]] == expected
-    config.write_text(config.read_text().replace(f'"{steps[0]}", "{steps[1]}"]\n', '"Someday"]\n'))
-    with pytest.raises(ValueError, match="names 'Someday'; steps are"):
-        load_config(config)
-
-
-def with_operations(released: Path, keys: str) -> Path:
-    config = released / "poolrl.toml"
-    config.write_text(config.read_text().split("[operations]")[0] + f"\n[operations]\n{keys}\n")
-    return config
 
 
 def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> None:
@@ -226,6 +224,7 @@ def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
         ("capacity = [9.0, 8.0]", "capacity must be one number, or a list of 3, got 2"),
         ("capacity = 9.0\nvolume = [1.0]", "volume must be one number, or a list of 2, got 1"),
         ("capacity = 0.0", "capacity must be positive"),
+        ('deliveries = ["Someday"]', "names 'Someday'; steps are"),
     ],
 )
 def test_operations_that_do_not_go_together(released: Path, keys: str, message: str) -> None:
@@ -282,16 +281,6 @@ def test_a_damaged_policy_is_not_taken_for_a_plan(released: Path) -> None:
         assert not says_it_is(policy, PLAN_FORMAT)
 
 
-def test_less_room_later_is_told(released: Path, run: Run) -> None:
-    """The stock fits today, though not into what is left of the room later: nothing more is ordered."""
-    config = with_operations(released, "capacity = [60.0, 60.0, 8.0]")
-    out = released / "falls"
-    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
-    assert "The room becomes smaller later" in said
-    asked = json.loads(run("decide", out / "plan.npz", "--step", "0", "--stock", "20,20", "--json"))
-    assert asked["order"] == {"bread": 0.0, "milk": 0.0}
-
-
 def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
     """A saving within two standard errors of the simulated cost does not count."""
     plan = plan_orders(small_model(), Operations())
@@ -300,25 +289,3 @@ def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
         (said,) = ReplannedOrders(plan, kept, 9.0, doubt=doubt, **facts).in_words
         assert ("the plan saves 10.0%" in said) == saves
         assert ("do not switch" in said) != saves
-
-
-def test_levels_of_orders_are_one_line() -> None:
-    """A fixed cost alone: below some stock one level, above it nothing."""
-    model = small_model()
-    plan = plan_orders(model, Operations(fixed=3.0, cycle=True))
-    text = orders_csv(plan, Names(["bread", "milk"], ["Mon", "Tue", "Wed"]), model.problem.labels)
-    lines = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
-    assert len(lines) == 2 * 3 * 2
-    assert [bool(line["up_to"]) for line in lines] == [True, False] * 6
-    assert all(line["order"] == "0" for line in lines[1::2])
-
-
-def test_a_plan_holds_nothing_but_the_plan(released: Path, run: Run) -> None:
-    """No hash of a plan is certified, so an array that nobody reads could carry anything out of the house."""
-    out = released / "carrier"
-    run("replan", released / "release", "--config", released / "poolrl.toml", "--out", out)
-    plan, certified = out / POLICY, out / CERTIFIED
-    assert made_again(plan, certified) == (True, "")
-    facts, arrays = read_learned(plan, POLICY_FORMAT, "policy")
-    write_learned(plan, facts, dict(arrays) | {"secret": np.arange(3.0)})
-    assert made_again(plan, certified)[0] is False

@@ -23,7 +23,8 @@ from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.update import Moved, OutcomeNews, advice, by_product, load_earlier
+from poolrl.workflow.release_folder import fit_release
+from poolrl.workflow.update import OutcomeNews, advice, cost_in_words, load_earlier
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
@@ -51,20 +52,15 @@ def test_month_by_month_is_one_fit_without_noise(problem: LostSales) -> None:
     """With rho = inf and nothing forgotten, the sums of trees are the trees of all months."""
     logs = months_of(problem, [30, 50, 20])
     prepared = Pool(np.inf).prepare(problem)
-    trees = None
-    for log in logs:
-        released = prepared.release(log, SeededNoise(1))
-        new = FadedTrees.of(released)
-        trees = new if trees is None else new.after(trees, 1.0)
-    assert trees is not None
-    parts = {
-        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("states", "actions", "next_states")
-    }
+    made = [prepared.release(log, SeededNoise(1)) for log in logs]
+    first, second, third = map(FadedTrees.of, made)
+    trees = third.after(second.after(first, 1.0), 1.0)
+    parts = {n: np.concatenate([getattr(log, n) for log in logs]) for n in ("states", "actions", "next_states")}
     whole = prepared.release(Trajectories(**parts), SeededNoise(1))
     for mine, theirs in zip(trees.levels, whole.levels, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert (trees.slots, trees.squares, trees.variance) == (100, 100, 0)
-    found, expected = prepared.learn(trees.to_learn_from(released)), prepared.learn(whole)
+    found, expected = prepared.learn(trees.to_learn_from(made[-1])), prepared.learn(whole)
     np.testing.assert_array_equal(found.levels, expected.levels)
 
 
@@ -115,12 +111,6 @@ def test_which_release_to_order_by() -> None:
     assert "decide by the new one" in advice(news_of(*[1.5] * 100), 1.7)
     assert "decide by" not in advice(news_of(0.0), 0.6)
     assert advice(news_of(0.0), 1.0) == ""
-
-
-def test_products_are_told_apart_by_name_not_by_comma() -> None:
-    white = OutcomeNews("bread, white", 10.0, 11.0, 12.0, 1.0), OutcomeNews("rice, white", 100.0, 101.0, 102.0, 1.0)
-    bread, rice = (Moved(f"Mon, {law.product}", 10, 11, 0, law) for law in white)
-    assert [each.product for each in by_product([bread, rice])] == ["bread, white", "rice, white"]
 
 
 def test_trees_of_other_shapes_are_not_added(problem: LostSales, tmp_path: Path) -> None:
@@ -279,15 +269,14 @@ def test_the_same_weeks_with_new_dates_are_refused(months: Path, run: Run, name:
     assert not (months / "march").exists()
 
 
-def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path, run: Run) -> None:
+def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path) -> None:
     """It had committed February, and was killed before the folder got its name."""
     for name in DRAWN:
         (months / "february" / name).unlink()
     (months / "february").rename(months / ".february.draft")
-    config = months / "poolrl.toml"
-    into = ("--release", months / "release", "--out", months / "february")
-    said = " ".join(run("update", "--config", config, *into).split())
-    assert "it is finished now, at no further cost" in said
+    file = load_config(months / "poolrl.toml")
+    made = fit_release(file, months / "february", earlier=load_earlier(file, months / "release"))
+    assert made.earlier_fit == "finished"
     assert stages(months) == ["open", *["reserve", "read", "commit"] * 2]
     assert broken(months / "february", months / "ledger.sqlite") == []
 
@@ -298,8 +287,9 @@ def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months
     assert "good budget 0 left of 0.5, a fit takes 0.5" in " ".join(run("check", "--config", config).split())
     facts["period"] |= {"first": "2026-03-02", "before": "2026-04-06"}
     config.write_text(write_toml(facts))
+    file = load_config(config)
     with pytest.raises(ValueError, match=r"no trajectory begins in monday from 2026-03-02.*Nothing was spent"):
-        run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+        fit_release(file, months / "march", earlier=load_earlier(file, months / "february"))
     del facts["period"]
     config.write_text(write_toml(facts))
     with pytest.raises(ValueError, match=r"the configuration has no \[period\]"):
@@ -307,50 +297,50 @@ def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months
     assert spent(months) == Fraction(1, 2)
 
 
-def test_a_failure_costs_its_own_period_only(months: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_costs_its_own_period_only(months: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "disk full")
+
     facts = facts_in(months)
-    config = month(months, facts, 2)
-    into = ("--release", months / "february", "--out", months / "march")
+    file = load_config(month(months, facts, 2))
+    earlier = load_earlier(file, months / "february")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "poolrl.workflow.release_folder.registry_record", lambda _: (_ for _ in ()).throw(OSError(28, "disk full"))
-        )
+        patch.setattr("poolrl.workflow.release_folder.registry_record", full_disk)
         with pytest.raises(ValueError, match=r"disk full.*stays spent"):
-            run("update", "--config", config, *into)
+            fit_release(file, months / "march", earlier=earlier)
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0 of 0\.5 is left"):
-        run("update", "--config", config, *into)
+        fit_release(file, months / "march", earlier=earlier)
     assert not list(months.glob(".march.draft"))
     facts["period"] |= {"first": "2025-03-31", "before": "2025-05-05"}
     (months / "poolrl.toml").write_text(write_toml(facts))
-    said = run("update", "--config", config, *into, "--dry-run")  # no weeks were lost there
+    said = " ".join(cost_in_words(load_config(months / "poolrl.toml")))  # no weeks were lost there
     assert "more than the budget allows" not in said
 
 
 @pytest.mark.slow
-def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: Path, run: Run) -> None:
+def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: Path) -> None:
     facts = small_shop(tmp_path, units=480)
     dated(tmp_path, facts)
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 4, "rho": 0.5, "budget": 1.2}
-    run("fit", "--new-account", "--config", month(tmp_path, facts, 0), "--json")
-    config = month(tmp_path, facts, 1)
-    into = ("--release", tmp_path / "release", "--out", tmp_path / "february")
-    said = " ".join(run("update", "--config", config, *into, "--dry-run").split())
+    first = fit_release(load_config(month(tmp_path, facts, 0)), tmp_path / "release", new_account=True)
+    file, folder = load_config(month(tmp_path, facts, 1)), tmp_path / "february"
+    said = " ".join(cost_in_words(file))
     assert "add up: from 0.5 to 1, of a budget of 1.2. After it the budget lasts for no further update" in said
     assert spent(tmp_path) == Fraction(1, 2)
-    run("update", "--config", config, *into)
+    second = fit_release(file, folder, earlier=load_earlier(file, first.folder))
     assert spent(tmp_path) == 1
-    claim = certificate_of(tmp_path / "february")
+    claim = second.certificate
     assert (claim.rho, claim.in_all.rho) == ("1/2", "1")
     # A shop is in both months, and the policy holds both: whoever sees February's folder alone sees the sum.
     assert seen_in(claim).rho == "1"
-    leaflet = " ".join((tmp_path / "february" / "leaflet.txt").read_text().split())
+    leaflet = " ".join((folder / "leaflet.txt").read_text().split())
     assert "rho = 1 (zero-concentrated differential privacy)" in leaflet
     assert f"at most {percent(claim.in_all.attack.true_positives_at_most)} of the cases where it is" in leaflet
-    assert "rho: 1.0" in (tmp_path / "february" / "registry.yaml").read_text()
-    assert broken(tmp_path / "february", tmp_path / "ledger.sqlite") == []
-    config = month(tmp_path, facts, 2)
+    assert "rho: 1.0" in (folder / "registry.yaml").read_text()
+    assert broken(folder, tmp_path / "ledger.sqlite") == []
+    file = load_config(month(tmp_path, facts, 2))
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0\.2 of 1\.2 is left"):
-        run("update", "--config", config, "--release", tmp_path / "february", "--out", tmp_path / "march")
+        fit_release(file, tmp_path / "march", earlier=load_earlier(file, folder))
 
 
 # A sales export, whose scale reaches into the period before.
@@ -386,24 +376,22 @@ def test_periods_of_an_export_are_its_parts(tmp_path: Path) -> None:
 # Forged papers.
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "an earlier period left out": (lambda facts: facts["earlier"].clear(), "periods are disjoint and add up"),
+    "an earlier period left out": (lambda f: f["earlier"].clear(), "periods are disjoint and add up"),
     "periods that overlap": (
-        lambda facts: facts["earlier"][0]["period"].update(before="2025-02-10"),
+        lambda f: f["earlier"][0]["period"].update(before="2025-02-10"),
         "periods are disjoint and add up",
     ),
-    "a cheaper earlier period": (lambda facts: facts["earlier"][0].update(rho="1/4"), "the ledger has paid for"),
-    "a dearer earlier period": (lambda facts: facts["earlier"][0].update(rho="2"), "periods are disjoint and add up"),
-    "an earlier date": (lambda facts: facts["earlier"][0]["period"].update(first="2025-01-01"), "the policy names"),
-    "another period of its own": (lambda facts: facts["period"].update(before="2025-06-02"), "the certificate repeats"),
-    "no period at all": (lambda facts: [facts.pop(n) for n in ("period", "forgetting", "bins", "earlier")], "periods"),
-    "another forgetting": (lambda facts: facts.update(forgetting=1.0), "the certificate repeats"),
-    "other bins": (lambda facts: facts.update(bins=2 * facts["bins"]), "counts and sensitivity"),
-    "other trees": (lambda facts: facts.update(trees_sha256="0" * 64), "the released trees"),
-    "the certificate of another release": (
-        lambda facts: facts["earlier"][0].update(certificate_sha256="0" * 64),
-        "the ledger has paid for these periods",
-    ),
+    "a cheaper earlier period": (lambda f: f["earlier"][0].update(rho="1/4"), "the ledger has paid for"),
+    "a dearer earlier period": (lambda f: f["earlier"][0].update(rho="2"), "periods are disjoint and add up"),
+    "an earlier date": (lambda f: f["earlier"][0]["period"].update(first="2025-01-01"), "the policy names"),
+    "another period of its own": (lambda f: f["period"].update(before="2025-06-02"), "the certificate repeats"),
+    "no period at all": (lambda f: [f.pop(n) for n in ("period", "forgetting", "bins", "earlier")], "periods"),
+    "another forgetting": (lambda f: f.update(forgetting=1.0), "the certificate repeats"),
+    "other bins": (lambda f: f.update(bins=2 * f["bins"]), "counts and sensitivity"),
+    "other trees": (lambda f: f.update(trees_sha256="0" * 64), "the released trees"),
+    "another certificate": (lambda f: f["earlier"][0].update(certificate_sha256="0" * 64), "the ledger has paid for"),
 }
+UNREADABLE = ({"first": 7}, {"first": "2030-01-01"}, {"before": "soon"}, {"after": "2030-01-01"})
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
@@ -411,19 +399,13 @@ def test_a_lie_about_periods_is_found(months: Path, forgery: str) -> None:
     edit, check = FORGERIES[forgery]
     path = months / "february" / "certificate.json"
     facts = json.loads(path.read_text())
+    for period in UNREADABLE:
+        with pytest.raises(ValueError, match="not a complete certificate"):
+            Certificate.read(json.dumps(facts | {"period": facts["period"] | period}).encode())
     edit(facts)
     path.write_bytes(Certificate.read(json.dumps(facts).encode()).canonical())
     (months / "february" / "certificate.sig").unlink()
     assert any(check in what for what in broken(months / "february", months / "ledger.sqlite"))
-
-
-def test_an_unreadable_period_is_a_fault_and_no_crash(first_months: Path) -> None:
-    claim = certificate_of(first_months / "february")
-    for facts in ({"first": 7}, {"first": "2030-01-01"}, {"before": "soon"}, {"after": "2030-01-01"}):
-        forged = claim.model_dump()
-        forged["period"] |= facts
-        with pytest.raises(ValueError, match="not a complete certificate"):
-            Certificate.read(json.dumps(forged).encode())
 
 
 def test_an_earlier_release_that_was_changed_is_not_continued(months: Path) -> None:
