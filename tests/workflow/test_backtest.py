@@ -1,8 +1,10 @@
-"""Backtests: a replay worked by hand, bounds that hold, and which weeks are read."""
+"""Backtests: a replay worked by hand, bounds that hold, which weeks are read, and `poolrl backtest`."""
 
 from __future__ import annotations
 
+import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,40 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
+from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.policy import Levels
+from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.workflow.backtest import EYES_ONLY, LEFT_OUT, Backtest, Replayed, Weeks, read_weeks, replay_policy
+from poolrl.workflow.backtest import (
+    EYES_ONLY,
+    LEFT_OUT,
+    RECORDED,
+    REMADE,
+    Backtest,
+    Replayed,
+    SameWeekday,
+    Weeks,
+    costs_of,
+    read_weeks,
+    remade_scales,
+    replay_policy,
+    replayed_orders,
+)
+from poolrl.workflow.config.answers import write_toml
+from poolrl.workflow.config.configuration import ConfigFile, load_config
+from poolrl.workflow.open_log import open_log
+from poolrl.workflow.trades.shop_example import (
+    FIRST_MONDAY,
+    PRODUCTS,
+    SHOP_COUNT,
+    WEEK_COUNT,
+    simulated_chain,
+    write_example,
+)
+from tests.helpers.exports import configured, export_facts, write_export
+from tests.helpers.long_tables import long_columns, melted
 from tests.helpers.shops import Run
-from tests.helpers.tables import columns
+from tests.helpers.tables import a_labelled_shop, columns
 
 PROBLEM = LostSales(horizon=2, holding=1.0, shortage=3.0, demand_max=20.0)
 
@@ -72,7 +103,7 @@ def test_on_a_day_the_change_lies_between_its_ends() -> None:
     """One step, so nothing carries over: whatever demand was, policy minus shops is between the two scenarios."""
     rng = np.random.default_rng(1)
     problem = LostSales(horizon=1, holding=1.0, shortage=3.0, demand_max=20.0)
-    for _ in range(50):
+    for _ in range(12):
         demand = rng.uniform(0, 20, (1, 1, 1))
         log = problem.simulate_log(demand, rng=rng)
         policy = policy_of([[rng.uniform(0, 20)]], problem)
@@ -200,3 +231,203 @@ def test_the_command(one_release: Path, run: Run) -> None:
     assert later["weeks"] == 100
     with pytest.raises(ValueError, match="--by goes with --from"):
         run(*asked, "--by", "step")
+
+
+# Of a sales export, against the demand that only nature knows.
+
+
+RULE = SameWeekday(4, 1.0)
+
+
+def opened(file: ConfigFile, since: str | None = None) -> Weeks:
+    with open_log(file, explained=True, every_period=True) as log:
+        return read_weeks(log, file.config.problem.posed, since, None, file.config.declared_period())
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> ConfigFile:
+    """The example's chain."""
+    folder = tmp_path_factory.mktemp("example")
+    (folder / "poolrl.toml").write_text(write_toml(write_example(folder, seed=1)), encoding="utf-8")
+    return load_config(folder / "poolrl.toml")
+
+
+@pytest.fixture(scope="module")
+def weeks(example: ConfigFile) -> Weeks:
+    """Its weeks."""
+    return opened(example)
+
+
+def some_policy(problem: LostSales, multiple: float) -> Policy:
+    """Orders a multiple of the scale, and half as much again for a promotion."""
+    levels = np.full((2, problem.horizon, problem.products), multiple)
+    levels[1] *= 1.5
+    guarantee = Guarantee((), secure=False, steps=problem.horizon, scaled=True)
+    return Policy(
+        problem, Levels(levels), guarantee, Report(names=Names(list(PRODUCTS), [*map(str, range(problem.horizon))]))
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(example: ConfigFile) -> Policy:
+    """What the example teaches, with its estimate of demand."""
+    with open_log(example) as log:
+        return Pool(0.1).fit(example.config.problem.posed, log, noise=SeededNoise(0))
+
+
+def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
+    """An array (weeks, shops, ...) of the chain in the order of the weeks that were read."""
+    # Shops are numbered as they were met, so each is found by what it sold.
+    table = simulated_chain(1)[0]
+    sold = table["sales"].to_numpy().reshape(SHOP_COUNT, WEEK_COUNT, 7, 3).transpose(1, 0, 2, 3)
+    order = {each.tobytes(): place for place, each in enumerate(sold.astype(np.float64).reshape(-1, 21))}
+    at = [order[np.ascontiguousarray(each).tobytes()] for each in weeks.sold.reshape(-1, 21)]
+    return values.reshape(-1, *values.shape[2:])[at]
+
+
+def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks: Weeks) -> None:
+    """And sales that stay as they were make the scales that the engine made, to the last bit."""
+    problem = example.config.problem.posed
+    used = weeks.why == 0
+    kept = np.flatnonzero(used.any(axis=1))
+
+    def as_then(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
+        return weeks.level[kept[rows], step]
+
+    scale = remade_scales(problem, weeks, used, weeks.sold[kept], as_then, RULE)
+    assert weeks.scale is not None
+    np.testing.assert_array_equal(scale, weeks.scale[kept])
+    opening, every = weeks.opening[kept, 0], np.arange(len(kept))
+    orders = replayed_orders(problem, opening, weeks.sold[kept], scale, as_then, every)
+    assert len(kept) == SHOP_COUNT * (WEEK_COUNT - 2)
+    np.testing.assert_array_equal(orders, weeks.level[kept])
+    today = replay_policy(some_policy(problem, 1.0), weeks, remade=RULE).products
+    found = costs_of(problem, orders, weeks.sold[kept], weeks.cells[kept], used[kept])
+    assert found.tolist() == [each.shops[0] for each in today]
+
+
+@pytest.mark.parametrize("share", [0.9, 1.0, 1.5])
+def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks, fitted: Policy, share: float) -> None:
+    """Nature's demand, played against the policy week by week: its change of cost is between least and most."""
+    problem = example.config.problem.posed
+    policy = replace(fitted, rule=Levels(share * fitted.levels))
+    table, demand = simulated_chain(1)
+    promotion = table["promotion"].to_numpy(zero_copy_only=False).reshape(SHOP_COUNT, WEEK_COUNT, 21)[:, :, 0]
+    shape = (SHOP_COUNT, WEEK_COUNT, 7, 3)
+    opening, delivery, sales = (table[name].to_numpy().reshape(shape) for name in ("opening", "delivery", "sales"))
+    own = sales.astype(float).copy()
+    change = np.zeros(3)
+    holding, shortage = problem.holding.reshape(-1, 7, 3)[0], problem.shortage.reshape(-1, 7, 3)[0]
+
+    def cost(level: FloatArray, wanted: FloatArray, day: int) -> FloatArray:
+        each = holding[day] * np.maximum(level - wanted, 0) + shortage[day] * np.maximum(wanted - level, 0)
+        return np.asarray(each.sum(axis=0))
+
+    for week in range(2, WEEK_COUNT):
+        scale = np.maximum(own[:, max(week - 4, 0) : week].round(3).mean(axis=1), 1.0)
+        stock = opening[:, week, 0].astype(float)
+        for day in range(7):
+            wanted = demand[week, :, day]
+            level = policy.act(day, stock, scale=scale[:, day], labels={"promotion": promotion[:, week]})
+            change += cost(level, wanted, day) - cost((opening + delivery)[:, week, day], wanted, day)
+            own[:, week, day] = np.minimum(level, wanted)
+            stock = np.maximum(level - wanted, 0)
+    change /= SHOP_COUNT * (WEEK_COUNT - 2)
+    found = replay_policy(policy, weeks, remade=RULE)
+    for true, each in zip(change, found.products, strict=True):
+        assert each.change[2] <= true <= each.change[0]
+        assert each.change[0] - each.change[2] < each.shops[0]
+    # With the true demand itself in place of a scenario, the replay is that simulation.
+    kept = np.flatnonzero(weeks.why[:, 0] == 0)
+    known = in_chain(weeks, demand)[kept]
+    used = weeks.why == 0
+
+    def orders(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
+        return np.maximum(policy.levels[weeks.cells[kept[rows], step, 0], step] * scale, stock)
+
+    scales = remade_scales(problem, weeks, used, known, orders, RULE)
+    levels = replayed_orders(problem, weeks.opening[kept, 0], known, scales, orders, np.arange(len(kept)))
+    cells = weeks.cells[kept]
+    ours, theirs = (costs_of(problem, each, known, cells, used[kept]) for each in (levels, weeks.level[kept]))
+    np.testing.assert_allclose(ours - theirs, change)
+
+
+def test_a_policy_that_orders_too_little_sells_less_and_less(example: ConfigFile, weeks: Weeks) -> None:
+    """By the recorded scale it would order 0.7 of what shops sold. By its own it orders 0.7 of 0.7, and so on."""
+    policy = some_policy(example.config.problem.posed, 0.7)
+    kind, own = replay_policy(policy, weeks), replay_policy(policy, weeks, remade=RULE)
+    assert (kind.scale, own.scale) == (RECORDED, REMADE)
+    assert own.in_all.shops == kind.in_all.shops
+    assert own.in_all.policy[0] > 2 * kind.in_all.policy[0]
+
+
+def test_a_long_table_is_read_like_a_wide_one() -> None:
+    problem, log = a_labelled_shop()
+    wide = Table(log.to_arrow(), **columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"]))
+    long = Table(melted(log), **long_columns(scale=["scale"], labels=["store", "promo"]))
+    assert isinstance(problem, LostSales)
+    first, second = (read_weeks(each, problem) for each in (wide, long))
+    for name in ("opening", "level", "left", "scale", "cells", "why"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    assert (first.why == 0).any()
+
+
+def row(day: int, product: str, shop: str = "1", **fields: str) -> list[str]:
+    """Twelve on the shelf, five sold."""
+    usual = {"opening": "2", "delivery": "10", "sales": "5", "stock_out": "no"} | fields
+    return [shop, f"2025-03-{2 + day:02d}", product, *usual.values()]
+
+
+def test_products_are_lost_one_by_one_and_counted(tmp_path: Path) -> None:
+    """Shop 1 lacks a day of milk; 2 has bread twice; 3 has sales in words; 4 sold more than there was; 5 is whole."""
+    rows = [row(day, product, shop) for shop in "12345" for day in (1, 2) for product in ("bread", "milk")]
+    rows.remove(row(2, "milk", "1"))
+    rows.append(row(1, "bread", "2"))
+    rows[rows.index(row(1, "milk", "3"))] = row(1, "milk", "3", sales="five")
+    rows[rows.index(row(1, "milk", "4"))] = row(1, "milk", "4", sales="50")
+    write_export(tmp_path, rows)
+    found = opened(configured(tmp_path, export_facts()))
+    why = [[None if each == 0 else LEFT_OUT[each - 1] for each in products] for products in found.why]
+    assert why == [
+        [None, "a day has no row"],
+        ["a day stands twice", None],
+        [None, "a field of a day cannot be read"],
+        [None, "numbers of a day do not fit each other"],
+        [None, None],
+    ]
+    problem = LostSales(horizon=2, products=2, holding=1.0, shortage=2.0, demand_max=20.0)
+    guarantee = Guarantee((), secure=False, steps=2)
+    result = replay_policy(Policy(problem, Levels(np.full((2, 2), 5.0)), guarantee), found)
+    assert (result.weeks, result.complete, result.left_out) == (5, 1, 0)
+    assert [each.weeks for each in result.products] == [4, 2]
+    # Seven are left each day. The policy fills up to five, and all is sold.
+    assert [each.shops for each in result.products] == [[14.0] * 3] * 2
+    assert [each.policy for each in result.products] == [[0.0] * 3] * 2
+
+
+def test_a_period_chooses_weeks_and_keeps_what_was_sold_before(tmp_path: Path) -> None:
+    """Weeks of the period and --from are chosen; scales of its first weeks come from before it."""
+    dates = [(FIRST_MONDAY + datetime.timedelta(7 * week + day), week) for week in range(6) for day in (0, 1)]
+    rows = [["1", str(each), "bread", "0", "30", str(10 + week), "no"] for each, week in dates]
+    write_export(tmp_path, rows)
+    facts = export_facts(["bread"], scale="same weekday, last 2 weeks")
+    facts["period"] = {"column": "monday", "first": "2025-01-20", "before": "2025-02-10"}
+    weeks = opened(configured(tmp_path, facts))
+    assert weeks.chosen.tolist() == [False, False, True, True, True, False]
+    assert weeks.scale is not None
+    assert weeks.scale[2:, 0, 0].tolist() == [10.5, 11.5, 12.5, 13.5]
+    assert opened(configured(tmp_path, facts), "2025-02-03").chosen.tolist() == [False] * 4 + [True, False]
+
+
+@pytest.mark.slow
+def test_the_command_on_the_example(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From init to backtest, as README says; --from chooses weeks by their Monday."""
+    monkeypatch.chdir(tmp_path)
+    run("init", "--example")
+    run("fit", "--new-account")
+    facts = json.loads(run("backtest", "--from", "2025-10-06", "--json"))
+    mondays = [FIRST_MONDAY + datetime.timedelta(7 * week) for week in range(WEEK_COUNT)]
+    later = sum(each >= datetime.date(2025, 10, 6) for each in mondays)
+    assert facts["weeks"] == facts["complete"] == SHOP_COUNT * later
+    assert facts["scale"].startswith("made anew")
+    assert "in all" in run("backtest")

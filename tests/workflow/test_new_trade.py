@@ -1,4 +1,4 @@
-"""A new trade is one file and its registration: parking places, from an example to a page."""
+"""From an example to a page: parking places, a new trade in one file; and the export of a chain."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.chain_workflow import measure, write_chain
 
 from poolrl import Policy
 from poolrl.problems.registry import KINDS
+from poolrl.workflow.check import look_at
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.trades.trade import TRADES, trade_of
 from tests.helpers.commands import run_poolrl
 from tests.helpers.parking import PARKING, Parking
@@ -47,3 +50,20 @@ def test_a_new_trade_from_its_example_to_its_page(tmp_path: Path) -> None:
     assert "fees less rent" in page.lower()
     for word in ("shelf", "order-up-to", "reserve", "demand"):
         assert word not in page
+
+
+@pytest.mark.slow
+def test_an_export_goes_from_init_to_a_release(tmp_path: Path) -> None:
+    """Rows that are missing, double or misspelt cost themselves and no more; check accounts for every one of them."""
+    rows = write_chain(tmp_path / "export.csv", products=3, weeks=200, seed=1)
+    steps = measure(tmp_path, products=3, weeks=200, labels=False, rho=1.0)
+    assert [step.code for step in steps] == [0, 0, 0, 0]
+    assert (tmp_path / "release" / "certificate.json").exists()
+    seen = {each.what: each.seen for each in look_at(load_config(tmp_path / "poolrl.toml"))}
+    assert seen["rows"] == f"{rows:,} in the export"
+    found = seen["weeks of shops"]
+    assert found.startswith("200 found: ")
+    lost = [int(seen[name].split()[0].replace(",", "")) for name in ("double rows", "missing rows", "no scale")]
+    typing = int(seen["unreadable sales"].split()[0])
+    used = 3600 - sum(lost) - typing
+    assert seen["used by a fit"].startswith(f"{used / 3600:.1%}")

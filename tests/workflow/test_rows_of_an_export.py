@@ -32,24 +32,8 @@ DATES = ("2025-03-03", "2025-03-04", "2025-03-10", "2025-03-11")
 ROWS = [
     (shop, date, product, "2", "5", "4", "false") for shop in "78" for date in DATES for product in ("bread", "milk")
 ]
-NUMBERS = [
-    "0",
-    "3",
-    "-1",
-    "",
-    "x",
-    "nan",
-    "inf",
-    "-inf",
-    "1e308",
-    "-1e308",
-    "1e999",
-    "NULL",
-    "1,5",
-    "７",
-    "0x10",
-    "true",
-]
+NUMBERS = ["0", "3", "-1", "", "x", "nan", "inf", "-inf", "1e308", "-1e308", "1e999"]
+NUMBERS += ["NULL", "1,5", "７", "0x10", "true"]
 FLAGS = ["true", "false", "", "ja", "2", "NULL", "TRUE", "t"]
 PRODUCTS = ["bread", "milk", "Bread", "", "beer", "bread "]
 # Dates that name no week, and so no unit.
@@ -114,22 +98,28 @@ def test_rows_that_name_no_week_are_no_units_and_break_nothing(tmp_path: Path) -
 
 def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
     """By hand: what is missing, twice, in words or without a flag is NULL for that product and day, nothing else."""
-    _, weeks = columns_of_weeks(tmp_path, ROWS)
-    plain = weeks["shop 7, week of 2025-03-03"]
     first = ROWS[0]
-    for rows in (
-        ROWS[1:],
-        [first, *ROWS],
-        [(*first[:3], "x", *first[4:]), *ROWS[1:]],
-        [(*first[:5], "", first[6]), *ROWS[1:]],
-        [(*first[:6], "ja"), *ROWS[1:]],
-        [(*first[:6], ""), *ROWS[1:]],
+    rows = []
+    for shop, nasty in enumerate(
+        (
+            [],
+            [first, first],
+            [(*first[:3], "x", *first[4:])],
+            [(*first[:5], "", first[6])],
+            [(*first[:6], "ja")],
+            [(*first[:6], "")],
+        )
     ):
-        units, changed = columns_of_weeks(tmp_path, rows)
-        assert units == 4
-        week = changed["shop 7, week of 2025-03-03"]
-        assert week.pop((1, "bread"), ("None",) * 3) == ("None",) * 3
-        assert week == {cell: value for cell, value in plain.items() if cell != (1, "bread")}
+        rows += [(str(shop), *row[1:]) for row in (*nasty, *ROWS[1 : len(ROWS) // 2])]
+    units, weeks = columns_of_weeks(tmp_path, rows)
+    assert units == 6 * 2
+    plain = {(day, product): ("2.0", "7.0", "3.0") for day in (1, 2) for product in ("bread", "milk")}
+    for name, week in weeks.items():
+        if name.endswith("2025-03-03"):
+            assert week.pop((1, "bread"), ("None",) * 3) == ("None",) * 3, name
+            assert week == {cell: value for cell, value in plain.items() if cell != (1, "bread")}
+        else:
+            assert week == plain
 
 
 def test_a_week_without_a_listed_product_is_a_unit(tmp_path: Path) -> None:
@@ -198,20 +188,13 @@ def moved(folder: Path, source: str, *logs: dict[str, Any], macro: str = "", wee
     return sum(squared_change(recorders[0], recorders[-1])), paid
 
 
-def every_second(value: float, last: float) -> list[float]:
-    return [NAN if week % 2 == 0 else value for week in range(WEEKS - 1)] + [last]
-
-
-@pytest.mark.parametrize(("column", "value"), [("opening", 1.0), ("delivery", 50.0)])
-def test_no_week_decides_how_a_nan_of_another_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, value: float
-) -> None:
+def test_no_week_decides_how_a_nan_of_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Parquet file says that all numbers of a column are equal, and does not count NaN among them."""
-    logs = [columns(**{column: every_second(value, last)}) for last in (value, value + 1)]
+    logs = [
+        columns(opening=[NAN if week % 2 == 0 else 1.0 for week in range(WEEKS - 1)] + [last]) for last in (1.0, 2.0)
+    ]
     squared, paid = moved(tmp_path, "sales.parquet", *logs)
     assert squared <= paid
-    if column == "delivery":
-        return  # the planted bug is the same
     # As it was: DuckDB believes the file, and takes the question whether a number is one for answered.
     believing = {name: value for name, value in opening.DUCKDB_SETTINGS.items() if name != "disabled_optimizers"}
     monkeypatch.setattr(opening, "DUCKDB_SETTINGS", believing)

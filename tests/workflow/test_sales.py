@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +19,7 @@ from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.sensitivity import every_level
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.shop_example import simulated_chain, write_example
-from tests.helpers.exports import configured, export_facts, write_export
+from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.shops import Facts
 
 SALES = [
@@ -59,7 +61,7 @@ def test_a_german_export_by_hand(tmp_path: Path) -> None:
         ("7", "2025-03-04", "Baker's", "0", "1", "1", "nein"),  # nor is this a date
     ]
     write_export(tmp_path, rows, header, ";")
-    names = dict(zip(("shop", "date", "product", "opening", "delivery", "sales", "stock_out"), header, strict=True))
+    names = dict(zip(ROLES, header, strict=True))
     form = {
         "delimiter": ";",
         "decimal": ",",
@@ -185,28 +187,15 @@ def test_the_example_is_counted_as_it_was_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "duckdb"])
 def test_other_files_than_csv(tmp_path: Path, kind: str) -> None:
     """Numbers, dates and truth values of a database are read like the text of a CSV file."""
-    import datetime
-
-    import duckdb
-
     table = pa.table(
-        {
-            "shop": [7, 7],
-            "date": [datetime.date(2025, 3, 3), datetime.date(2025, 3, 4)],
-            "product": ["bread"] * 2,
-            "opening": [0, 1],
-            "delivery": [2.5, 3.0],
-            "sales": [1, 4],
-            "stock_out": [False, True],
-        }
+        {"shop": [7, 7], "date": [datetime.date(2025, 3, 3), datetime.date(2025, 3, 4)], "product": ["bread"] * 2}
+        | {"opening": [0, 1], "delivery": [2.5, 3.0], "sales": [1, 4], "stock_out": [False, True]}
     )
+    pq.write_table(table, tmp_path / "sales.parquet")
     facts = export_facts(["bread"])
-    if kind == "parquet":
-        pq.write_table(table, tmp_path / "sales.parquet")
-        facts["log"]["source"] = "sales.parquet"
-    else:
-        with duckdb.connect(str(tmp_path / "shop.duckdb")) as database:
-            database.register("given", table)
-            database.execute('CREATE TABLE "my sales" AS SELECT * FROM given')
-        facts["log"]["source"], facts["sales"]["table"] = "shop.duckdb", "my sales"
+    facts["log"]["source"] = f"sales.{kind}"
+    if kind == "duckdb":
+        facts["sales"]["table"] = "my sales"
+        with duckdb.connect(str(tmp_path / "sales.duckdb")) as database:
+            database.execute(f"CREATE TABLE \"my sales\" AS FROM '{tmp_path}/sales.parquet'")
     assert [row[3:] for row in rows_of(tmp_path, facts)] == [(0, 2.5, 1.5), (1, 4, 0)]
