@@ -55,7 +55,7 @@ results: $(INSTALLED)
 	$(BIN)/poolrl reproduce
 	mkdir -p docs/figures
 	cp reproduction/results.md docs/results.md
-	cp reproduction/figures/*.svg docs/figures/
+	for figure in $$(grep -o 'figures/[^)]*' docs/results.md); do cp reproduction/$$figure docs/$$figure; done
 
 quality: $(TESTABLE)
 	$(BIN)/python -m benchmarks.quality

@@ -189,10 +189,10 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = capsys.readouterr().out
     assert "runs: 0 to do" in said
     assert "undecided" in said  # two seeds decide nothing
-    text = (tmp_path / "results.md").read_text()
-    assert "| Rossmann | not used" in text
-    assert "1 at a time |" in text
-    assert "*quick* look" not in text
+    settings = (tmp_path / "report.html").read_text().partition(">Settings</h2>")[2]
+    assert "not used" in settings
+    assert "1 at a time" in settings
+    assert "*quick* look" not in (tmp_path / "results.md").read_text()
     assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
 
 

@@ -119,7 +119,8 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
             parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference), detail=True))
     if others:
         alt = "The same on other demand families and on several stores"
-        parts.append(Section("RQ1 beyond the paper", picture=Picture("rq1-more", alt, budgets(runs, others))))
+        more = Picture("rq1-more", alt, budgets(runs, others))
+        parts.append(Section("RQ1 beyond the paper", picture=more, detail=True))
     if source is not None:
         alt = "Autocorrelation of daily sales with peaks every seven days"
         parts.append(Section("Rossmann's weekly cycle", picture=Picture("acf", alt, weekly_cycle(source))))
@@ -247,7 +248,8 @@ def q_learning_sections(runs: Runs) -> list[Section]:
         "arXiv 2007.00080). The best grid level is 0.85 above the least demand and costs 0.835 per step; off the grid "
         "it is 0.833.",
     )
-    return [Section("HQL and FQL on their own example: cost per step of the learned policy", text, *table)]
+    title = "HQL and FQL on their own example: cost per step of the learned policy"
+    return [Section(title, text, *table, detail=True)]
 
 
 def _over(

@@ -84,7 +84,9 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
             replace(_verdict_section("What decided on the paper's claims", (), papers), detail=True),
             Section("The same claims on data that the paper does not use", _tally(others)),
             replace(_verdict_section("The same claims on other data, one by one", (), others), detail=True),
-            _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)),
+            replace(
+                _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)), detail=True
+            ),
         ],
         "rq1": figures.rq1_sections(runs, source),
         "rq2": figures.rq2_sections(runs),
@@ -397,7 +399,7 @@ def _settings_section(origin: Origin) -> Section:
         "time": origin.effort,
         "versions": f"Python {platform.python_version()}, poolrl {__version__}, {packages}",
     }
-    return Section("Settings", (), ("what", "how"), tuple(rows.items()))
+    return Section("Settings", (), ("what", "how"), tuple(rows.items()), detail=True)
 
 
 def page(parts: Iterable[Section], kind: str) -> str:
