@@ -10,24 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from poolrl import Backlog, Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
+from poolrl import Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes
 from poolrl.data.log import Columns
 from poolrl.data.sources.opening import open_source
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_visits
-from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import (
     LABELS,
     PROMOS,
     STORES,
     Recorder,
-    labelled_neighbours,
-    scaled_neighbours,
-    squared_change,
 )
 from tests.helpers.tables import assert_same_labelled_counts, columns
 
@@ -114,51 +108,6 @@ def test_public_labels_have_public_totals() -> None:
     assert released.unobserved.tolist() == [[2]]
     assert released.guarantee.labels == "protected"
     assert released.guarantee.mechanisms[0].cells == 2 * 6 + 1
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.data(), st.booleans(), st.sampled_from([(2, 4), SIZES]))
-def test_labels_cost_nothing(data: st.DataObject, public: bool, level_sizes: tuple[int, ...]) -> None:
-    """Δ₂² is that of a log without labels, and what gets no noise is the same for both neighbours."""
-    problem, first, second = data.draw(labelled_neighbours(labels_public=public))
-    _never_more_than_was_paid_for(problem, first, second, level_sizes, moved=first.facts.max_per_unit)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.data(), st.booleans())
-def test_labels_and_a_scale_by_label(data: st.DataObject, public: bool) -> None:
-    """A mean of the shop's last m weeks: a week that becomes another shop's changes m scales in either."""
-    problem, first, second = data.draw(scaled_neighbours(labels_public=public))
-    _never_more_than_was_paid_for(problem, first, second, SIZES, moved=1 + first.facts.scale_memory)
-
-
-def _never_more_than_was_paid_for(
-    problem: LostSales | Backlog, first: Trajectories, second: Trajectories, sizes: tuple[int, ...], *, moved: int
-) -> None:
-    recorders = Recorder(), Recorder()
-    one, two = (
-        release_outcomes(log, problem, level_sizes=sizes, rho=budget(0.5), noise=recorder)
-        for log, recorder in zip((first, second), recorders, strict=True)
-    )
-    (mechanism,) = one.guarantee.mechanisms
-    assert mechanism.sensitivity_squared == 2 * problem.horizon * problem.products * len(sizes) * moved**2
-    assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared
-    assert mechanism.cells == sum(table.size for table in recorders[0].tables)
-    assert one.total == two.total
-    if first.facts.labels_public:
-        np.testing.assert_array_equal(one.totals, two.totals)
-    else:
-        assert one.totals is None
-        assert two.totals is None
-
-
-def test_a_change_of_label_uses_up_what_was_paid_for() -> None:
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"store": [1, 2]})
-    recorders = Recorder(), Recorder()
-    for store, recorder in zip((1, 2), recorders, strict=True):
-        log = Trajectories(**rows([[[0.0]]], [[[8.0]]], [[[2.0]]]), labels={"store": [store]})
-        released = release_outcomes(log, problem, level_sizes=(1, 2, 4), rho=1.0, noise=recorder)
-    assert sum(squared_change(*recorders)) == released.guarantee.mechanisms[0].sensitivity_squared == 2 * 3
 
 
 def spoilt(numbers: Any, **texts: Any) -> pa.Table:

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.cells import outcome_cells
-from poolrl.data.counts import count_outcomes
 from poolrl.data.row_rules import bound_rules, fit_rules, fits_in_any_unit, moved_inside
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_rows, release_visits
-from poolrl.privacy.sensitivity import moved_trajectories
-from poolrl.privacy.zcdp import budget
-from tests.helpers.neighbours import Pair, Recorder, scaled_neighbours, squared_change
 from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear
 from tests.helpers.tables import columns
 
@@ -268,37 +264,6 @@ def test_a_log_with_a_scale_is_never_complete() -> None:
     assert released.guarantee.mechanisms[0].sensitivity_squared == 2 * 3
 
 
-@settings(max_examples=150, deadline=None)
-@given(scaled_neighbours(), st.sampled_from([(2,), (1, 4, 16), (2, 4, 8, 16, 32)]))
-def test_a_scale_with_memory_never_moves_more_than_was_paid_for(pair: Pair, level_sizes: tuple[int, ...]) -> None:
-    problem, first, second = pair
-    recorders = Recorder(), Recorder()
-    for log, recorder in zip((first, second), recorders, strict=True):
-        released = release_outcomes(log, problem, level_sizes=level_sizes, rho=budget(0.5), noise=recorder)
-    (mechanism,) = released.guarantee.mechanisms
-    moved = 1 + first.facts.scale_memory
-    trees = problem.horizon * problem.products
-    assert mechanism.sensitivity_squared == 2 * trees * len(level_sizes) * moved**2
-    assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared
-    assert mechanism.cells == sum(table.size for table in recorders[0].tables)
-
-
-def test_the_sensitivity_of_a_memory_is_attained() -> None:
-    """One week sells out; the three weeks that follow then sell ten multiples instead of two, all beyond the bound."""
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
-
-    def log(level: float, left: float, scale: float) -> Trajectories:
-        rows = {"states": [0.0] * 4, "actions": [level, 4, 4, 4], "next_states": [left, 2, 2, 2]}
-        arrays = {name: np.reshape(values, (4, 1, 1)) for name, values in rows.items()}
-        return Trajectories(**arrays, scale=np.reshape([1.0, scale, scale, scale], (4, 1, 1)), scale_memory=3)
-
-    recorders = Recorder(), Recorder()
-    for each, recorder in zip((log(4, 2, 1.0), log(8, 0, 0.2)), recorders, strict=True):
-        released = release_outcomes(each, problem, level_sizes=(1, 2, 8), rho=budget(1.0), noise=recorder)
-    # 2 H k L (1 + m)²
-    assert sum(squared_change(*recorders)) == released.guarantee.mechanisms[0].sensitivity_squared == 2 * 3 * 4**2
-
-
 def test_a_week_that_moves_changes_the_scales_at_both_places() -> None:
     """The mean of the last m weeks: m change if a week stays in its place, 2m if it may come at another date."""
     memory, weeks = 4, 30
@@ -317,12 +282,6 @@ def test_a_week_that_moves_changes_the_scales_at_both_places() -> None:
     assert sum(usual[week] != replaced[week] for week in others) == memory
     moved = scales(others[:20] + [moving] + others[20:])
     assert sum(usual[week] != moved[week] for week in others) == 2 * memory
-
-
-def test_a_unit_owns_the_memory_of_its_scales() -> None:
-    assert moved_trajectories(per_unit=1, scale_memory=0, has_units=False) == 1
-    assert moved_trajectories(per_unit=1, scale_memory=4, has_units=False) == 5
-    assert moved_trajectories(per_unit=3, scale_memory=4, has_units=True) == 3
 
 
 def test_the_guarantee_says_what_was_declared_of_a_scale() -> None:
@@ -344,13 +303,3 @@ def test_the_guarantee_says_what_was_declared_of_a_scale() -> None:
     for lie in ({"scale_memory": -1}, {"scaled": False, "scale_memory": 2}, {"labels": "perhaps"}):
         with pytest.raises(ValueError, match="a guarantee knows"):
             Guarantee.from_dict(outside.to_dict() | lie)
-
-
-def test_which_levels_a_tree_may_have() -> None:
-    log = one_row(0, 300, 180, 100)
-    for sizes in ((1, 3), (1, 4, 4), (4, 1), (1, 8, 4), (0, 1), ()):
-        with pytest.raises(ValueError, match="level_sizes must be ascending powers of two"):
-            release_outcomes(log, SHOP, level_sizes=sizes, rho=1.0, noise=SeededNoise(0))
-    skipping, full = (count_outcomes(log, SHOP, level_sizes=sizes) for sizes in ((4, 16), (1, 2, 4, 8, 16)))
-    for mine, theirs in zip(skipping.levels, full.levels[2::2], strict=True):
-        np.testing.assert_array_equal(mine, theirs)
