@@ -7,61 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, Trajectories, Zones
+from poolrl import Backlog, LostSales, Trajectories
 from poolrl.data import trajectories
-from poolrl.data.cells import joint_cells, outcome_cells, sees_everything
-from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.data.cells import joint_cells, left_cells, outcome_cells, sees_everything
+from poolrl.data.counts import count_outcomes
 from poolrl.data.row_rules import PARTS
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.sensitivity import every_level
-from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear, wear_log
+from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop
 
 BINS = 8
-
-
-def by_rows(problem: LostSales, log: Trajectories, *, joint: bool) -> Any:
-    """Leaves of lost sales in multiples of a scale and of a label cell's bound, by the documented rules."""
-    size = BINS * 2 * BINS if joint else 2 * BINS
-    found = np.zeros((*problem.labels.shape, 2, 2, size), dtype=np.int64)
-    shares = problem.bound_share.reshape(*problem.labels.shape, 2)
-    stores, promos = log.labels["store"], log.labels["promo"]
-    for n in range(len(log)):
-        for h in range(2):
-            if stores[n] not in (1.0, 2.0, 7.0) or promos[n, h] not in ("no", "it's on"):
-                continue
-            cell = (1.0, 2.0, 7.0).index(stores[n]), ("no", "it's on").index(promos[n, h])
-            for i in range(2):
-                scale = log.scale[n, h, i]  # type: ignore[index]
-                if not 1e-50 <= scale * shares[cell][i] <= 1e50:
-                    continue
-                stock, order, left = (float(getattr(log, part)[n, h, i] / (scale * shares[cell][i])) for part in PARTS)
-                # More than can be left, less than nothing sold, or an order below the stock.
-                slack = 1e-9 * problem.outcome_high[i]
-                if order < stock - slack or left > order + slack or min(stock, order, left) < -slack:
-                    continue
-                top = float(problem.outcome_high[i])
-                sold = order - left
-                cut = left <= 1e-9 * top or sold >= top
-                leaf = int(bin_of(np.array(sold / top), BINS)) + BINS * 0
-                if joint:
-                    level = int(bin_of(np.array(order / top), BINS))
-                    place = level * 2 * BINS + BINS * cut + min(leaf, level)
-                else:
-                    place = leaf + BINS * cut
-                found[(*cell, h, i, place)] += 1
-    return found
-
-
-@pytest.mark.parametrize("joint", [False, True])
-def test_multiples_in_label_cells_row_by_row(joint: bool) -> None:
-    problem, log = a_labelled_shop(trajectories=250)
-    expected = by_rows(problem, log, joint=joint)
-    assert expected.sum() > 100
-    found = (
-        log.outcome_leaves(problem, bins=BINS, formula=joint_cells) if joint else log.outcome_leaves(problem, bins=BINS)
-    )
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("fewest", [1, 10**9])
@@ -79,6 +35,8 @@ def test_blocks_change_nothing(numbers: int, fewest: int, monkeypatch: pytest.Mo
         np.testing.assert_array_equal(mine, theirs)
     assert expected[1].sum() > 100
     other.check(plain)
+    transposed = Trajectories(**{name: np.array(getattr(other, name), order="F") for name in PARTS})
+    np.testing.assert_array_equal(transposed.outcome_leaves(plain, bins=2), expected[1])
     bad = {name: getattr(other, name).copy() for name in PARTS}
     bad["next_states"][40, 2, 1] = 99.0
     with pytest.raises(ValueError, match="next_states must lie within the public bounds"):
@@ -188,25 +146,6 @@ def test_who_sees_everything() -> None:
     assert [level.sum() for level in counts.levels] == [2, 2]
 
 
-@pytest.mark.parametrize("values", [Zones(5), Grid(4)])
-def test_visits_one_row_at_a_time(values: Any) -> None:
-    problem = Wear(2)
-    log, partition = wear_log(problem, 60), values.partition(problem)
-    counts = count_visits(log, partition)
-    expected = np.zeros((2, partition.pair_count, partition.state_count), dtype=np.int64)
-    for step in range(2):
-        for n in range(60):
-            one = (getattr(log, name)[n : n + 1, step] for name in PARTS)
-            state, action, after = one
-            node = int(partition.pair_index(step, state, action)[0])
-            if node >= 0:
-                expected[step, node, int(partition.state_index(after)[0])] += 1
-    np.testing.assert_array_equal(counts.pairs, expected.sum(axis=-1))
-    for step in range(2):
-        np.testing.assert_array_equal(counts.moves[step].toarray(), expected[step])
-        np.testing.assert_array_equal(counts.transitions(step, np.array([0, 1])), expected[step][:2])
-
-
 def test_what_a_log_keeps() -> None:
     """Of the first two trajectories of each unit everything, in memory and as a table."""
     rng = np.random.default_rng(0)
@@ -240,43 +179,25 @@ def test_what_a_log_keeps() -> None:
     assert Trajectories(**parts, scale=scale, scale_memory=3).facts.scale_memory == 3
 
 
-def test_totals_of_labels_by_hand() -> None:
-    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=8.0, labels={"a": [1, 2], "b": ["x", "y", "z"]})
-    x = np.zeros((4, 2, 1))
-    a, b = [1, 2, 2, 3], [["x", "y"], ["z", "z"], ["z", "?"], ["x", "x"]]
-    log = Trajectories(states=x, actions=x, next_states=x, labels={"a": a, "b": b}, labels_public=True)
-    expected = np.zeros((2, 3, 2), dtype=int)
-    expected[0, 0, 0] = expected[0, 1, 1] = expected[1, 2, 1] = 1
-    expected[1, 2, 0] = 2
-    assert log.label_totals(problem).tolist() == expected.tolist()
+@pytest.mark.parametrize("kind", [LostSales, Backlog])
+def test_a_multiple_at_its_bound_is_counted_like_one_beyond(kind: type[LostSales] | type[Backlog]) -> None:
+    """Of 8 nobody knows whether it would have been more: with a scale, "at least the bound" begins at the bound."""
+    problem = kind(horizon=1, holding=1, shortage=1, demand_max=8.0)
+
+    def cell(sold: float, *, relative: bool) -> int:
+        row = (np.array([[0.0]]), np.array([[20.0]]), np.array([[20.0 - sold]]))
+        found, observed = outcome_cells(problem, 0, *row, bins=BINS, relative=relative)
+        assert observed is True or np.all(observed)
+        return int(found[0, 0])
+
+    assert cell(8.0, relative=True) == cell(12.0, relative=True)
+    if problem.censored:
+        # Just below it is seen, in the last bin; without a scale so is the bound itself.
+        assert cell(7.999, relative=True) == cell(8.0, relative=False) == BINS - 1 != cell(8.0, relative=True)
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_every_slot_is_somewhere(public: bool) -> None:
-    """Seen, cut off or unobserved: together the slots of each label cell, or of all where labels are protected."""
-    problem, log = a_labelled_shop(trajectories=90)
-    log = Trajectories(**log._arguments() | {"labels_public": public})
-    counts = count_outcomes(log, problem, level_sizes=(1, 2, 8))
-    for level, size in zip(counts.levels, (1, 2, 8), strict=True):
-        assert level.shape == (3, 2, 2, 2, 2, size)
-        there = level.sum(axis=(-1, -2))
-        if public:
-            totals = log.label_totals(problem)
-            np.testing.assert_array_equal(counts.totals, totals)
-            np.testing.assert_array_equal(there + counts.unobserved, np.stack([totals, totals], axis=-1))
-        else:
-            assert counts.totals is None
-            np.testing.assert_array_equal(there.sum(axis=(0, 1)) + counts.unobserved, np.full((2, 2), 90))
-        # Each range is the sum of its halves, which lie side by side.
-        np.testing.assert_array_equal(level, counts.levels[-1].reshape(*level.shape, -1).sum(axis=-1))
-    assert there.sum() > 20
-
-
-def test_multiples_may_exceed_the_bounds() -> None:
-    """40 of at most 8 is impossible, and 40 with 10 expected is 4 times as much."""
+def test_what_is_left_is_rounded_to_the_nearest_part() -> None:
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
-    x = np.zeros((3, 1, 1))
-    parts = {"states": x, "actions": x + 40, "next_states": x + 5}
-    Trajectories(**parts, scale=x + 10).check(problem)
-    with pytest.raises(ValueError, match="actions must lie within the public bounds"):
-        Trajectories(**parts).check(problem)
+    left = np.array([[0.0], [0.12], [0.13], [4.0], [7.87], [7.88], [8.0], [9.0]])
+    found, _ = left_cells(problem, 0, np.zeros_like(left), np.full_like(left, 8.0), left, bins=33, relative=False)
+    assert found[:, 0].tolist() == [0, 0, 1, 16, 31, 32, 32, 32]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, LostSales, Pool, Table, Trajectories, simulate_log
+from poolrl import LostSales, Pool, Table, Trajectories
 from poolrl.checks import FloatArray
-from poolrl.data.cells import joint_cells
 from poolrl.data.log import Columns
 from poolrl.data.on_columns import OnOneColumn
 from poolrl.data.periods import sketch_of
 from poolrl.data.sources.opening import open_source
 from poolrl.data.trace import Recording
-from poolrl.problems.inventory import Inventory
 from tests.helpers.long_tables import (
     BOUND,
     DECLARED,
@@ -37,65 +36,7 @@ from tests.helpers.long_tables import (
     week_of,
 )
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
-from tests.helpers.tables import a_labelled_shop, a_shop, assert_same_crowds, columns
-
-
-@pytest.mark.parametrize(
-    ("kind", "gridded", "clip"),
-    [(LostSales, False, True), (LostSales, True, False), (Backlog, False, False), (Backlog, True, True)],
-)
-def test_both_forms_of_a_log_have_the_same_counts(kind: type[Inventory], gridded: bool, clip: bool) -> None:
-    """Bounds by product and a boundary by product and step; where `clip` matters, amounts are half again as large."""
-    problem, log = a_shop(kind, gridded=gridded)
-    if clip:
-        parts = {name: getattr(log, name) * 1.5 for name in ("states", "actions", "next_states")}
-        log = Trajectories(**parts)
-    wide = Table(log.to_arrow(), **columns(2), clip=clip)
-    long = Table(melted(log), **long_columns(), clip=clip)
-    long.check(problem)
-    assert long.slots == wide.slots == 500
-    expected = (log.clipped(problem) if clip else log).outcome_leaves(problem, bins=64)
-    assert expected.sum() > 500
-    for found in (wide, long):
-        np.testing.assert_array_equal(found.outcome_leaves(problem, bins=64), expected)
-    np.testing.assert_array_equal(
-        long.outcome_leaves(problem, bins=8, formula=joint_cells),
-        wide.outcome_leaves(problem, bins=8, formula=joint_cells),
-    )
-    assert_same_crowds(long, wide, problem)
-
-
-@pytest.mark.parametrize("clip", [False, True])
-def test_labels_scales_bounds_and_units_are_those_of_the_other_form(clip: bool) -> None:
-    """Bounds differ by store and product. Three weeks belong to a unit, of which two count."""
-    problem, log = a_labelled_shop()
-    arrays = {name: getattr(log, name) for name in ("states", "actions", "next_states", "scale", "labels")}
-    log = Trajectories(**arrays, unit=np.arange(len(log)) // 3, max_per_unit=3)
-    more: dict[str, Any] = {"labels": ["store", "promo"], "labels_public": True, "unit": "unit", "max_per_unit": 2}
-    wide = Table(log.to_arrow(), **columns(2, scale=["scale_0", "scale_1"], clip=clip, **more))
-    long = Table(melted(log), **long_columns(scale=["scale"], clip=clip, **more))
-    long.check(problem)
-    assert (long.slots, long.units) == (wide.slots, wide.units) == (200, 100)
-    expected = wide.outcome_leaves(problem, bins=16)
-    assert expected.sum() > 60
-    np.testing.assert_array_equal(long.outcome_leaves(problem, bins=16), expected)
-    np.testing.assert_array_equal(
-        long.outcome_leaves(problem, bins=8, formula=joint_cells),
-        wide.outcome_leaves(problem, bins=8, formula=joint_cells),
-    )
-    assert_same_crowds(long, wide, problem)
-    np.testing.assert_array_equal(long.label_totals(problem), wide.label_totals(problem))
-
-
-@pytest.mark.parametrize("clip", [False, True])
-def test_your_own_separable_problem_is_counted_by_its_own_formulas(clip: bool) -> None:
-    """Bounds that differ for two of three products become a column; all else stays a constant."""
-    problem, rng = OrderQuantity(2, 3, 0.2, 0.4, cap=60.0), np.random.default_rng(0)
-    problem.action_high = np.array([60.0, 60.0, 30.0])
-    log = simulate_log(problem, rng.uniform(0, 100, (200, 2, 3)), rng=rng)
-    names = ("a", "b", "c")
-    long = Table(melted(log, names), **long_columns(names), clip=clip)
-    np.testing.assert_array_equal(long.outcome_leaves(problem, bins=32), log.outcome_leaves(problem, bins=32))
+from tests.helpers.tables import a_labelled_shop, a_shop, columns
 
 
 @pytest.mark.parametrize("labels_public", [False, True])
@@ -153,20 +94,6 @@ def test_the_sensitivity_of_a_long_table_is_attained() -> None:
     """Two weeks that sell nothing against two that sell out, and a third that has no slot."""
     pair = tuple([row for name in (0, 1, 2) for row in week_of(name, left)] for left in (0.0, BOUND))
     assert change_and_price(pair, most=2, labels_public=False) == (96, 96)  # 2 H k L c²
-
-
-def test_a_double_row_hides_one_product_of_one_week_only() -> None:
-    rows = [*week_of(0, 2.0), *week_of(1, 2.0), week_of(1, 3.0)[1]]
-    log = Table(as_table(rows), **DECLARED, max_per_unit=2)
-    assert log.outcome_leaves(LABELLED, bins=2).sum(axis=(0, 3)).tolist() == [[2, 1], [2, 1]]
-    lives = log.lives(2).to_pyarrow().to_pylist()
-    assert sorted((life["trajectory"], life["coordinate"], life["count"], life["repeated"]) for life in lives) == [
-        (0, 0, 2, False),
-        (0, 1, 2, False),
-        (1, 0, 2, False),
-        (1, 1, 3, True),
-    ]
-    assert log.dropped(2).to_pyarrow().to_pylist() == [{"unit": 0, "trajectory": 1, "coordinate": 1}]
 
 
 def test_labels_of_a_step_that_disagree() -> None:
@@ -247,17 +174,6 @@ def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
     assert sizes[:2] == sizes[2:]
 
 
-def test_long_tables_are_translated_for_engines_that_are_not_here() -> None:
-    problem, _ = a_labelled_shop(4)
-    schema = dict.fromkeys(("state", "action", "left", "scale", "store"), "float64")
-    texts = dict.fromkeys(("trajectory", "unit", "product", "promo"), "string")
-    rows = ibis.table({"step": "int64", **texts, **schema}, name="log")
-    more = {"unit": "unit", "max_per_unit": 3, "scale": ["scale"], "labels": ["store", "promo"], "labels_public": True}
-    expression = Table(rows, **long_columns(**more)).outcome_expression(problem, bins=16)
-    for engine in ("bigquery", "snowflake", "databricks", "trino", "postgres"):
-        assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
-
-
 def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a ledger recognises its rows; a declared product of several has the marks of this product."""
     _, log = a_shop(LostSales, gridded=True, trajectories=60)
@@ -284,12 +200,6 @@ def test_a_long_file_is_read_like_others(tmp_path: Path) -> None:
         found = Table(opened.rows, **given, coordinates=coordinates)
         np.testing.assert_array_equal(found.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
         assert found.slots == 41
-
-
-def test_a_fit_of_a_long_table_is_that_of_the_arrays() -> None:
-    problem, log = a_shop(LostSales, gridded=True)
-    mine, theirs = (Pool(np.inf).fit(problem, each) for each in (Table(melted(log), **long_columns()), log))
-    np.testing.assert_array_equal(mine.levels, theirs.levels)
 
 
 def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
@@ -336,56 +246,27 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
         Trajectories.from_table(table, **given)
 
 
-class Together(LostSales):
-    """A shelf whose products share room: not separable, whatever the class says."""
-
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action - next_state[..., :1], next_state <= 0
-
-
-class Reversed(LostSales):
-    """Each product shows what the other one does."""
-
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action - next_state[..., ::-1], next_state <= 0
+MIXING: dict[str, Callable[[Any, Any], Any]] = {
+    "products share room": lambda action, left: action - left[..., :1],
+    "each product shows what the other one does": lambda action, left: action - left[..., ::-1],
+    "all depends on the first product": lambda action, left: action - left[0],
+    "bounds that are not one for each product": lambda action, left: action - left * np.array([1.0, 2.0, 3.0]),
+    "two vectors of different lengths": lambda action, left: action - np.concatenate([left, np.ones(2)], axis=-1),
+    "a product shows what is left of all": lambda action, left: np.any(left <= 0, axis=-1) + action,
+}
 
 
-class First(LostSales):
-    """All depends on the first product."""
+@pytest.mark.parametrize("mixing", MIXING)
+def test_a_formula_that_mixes_coordinates_is_refused_in_words(mixing: str) -> None:
+    """A shelf that is not separable, whatever its class says."""
 
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action - next_state[0], next_state <= 0
+    class Shelf(LostSales):
+        def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
+            return MIXING[mixing](action, next_state), next_state <= 0
 
-
-class Summed(LostSales):
-    """A product shows what is left of all."""
-
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action, np.any(next_state <= 0, axis=-1)
-
-
-class Stacked(LostSales):
-    """Bounds that are not one per product."""
-
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action - next_state * np.array([1.0, 2.0, 3.0]), next_state <= 0
-
-
-class Longer(LostSales):
-    """Two vectors of different lengths."""
-
-    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Any:
-        return action - np.concatenate([next_state, np.ones(2)], axis=-1), next_state <= 0
-
-
-REFUSED = "(cannot run inside an engine .*Trajectories|must treat each row by itself)"
-
-
-@pytest.mark.parametrize("kind", [Together, Reversed, First, Summed, Stacked, Longer])
-def test_a_formula_that_mixes_coordinates_is_refused_in_words(kind: type[LostSales]) -> None:
     _, log = a_shop(LostSales, gridded=True, trajectories=4)
-    problem = kind(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
-    with pytest.raises(ValueError, match=f"formulas of {kind.__name__} {REFUSED}"):
+    problem, words = Shelf(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0), "cannot run inside an engine"
+    with pytest.raises(ValueError, match=f"formulas of Shelf ({words} .*Trajectories|must treat each row by itself)"):
         Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
 
 
@@ -444,23 +325,6 @@ def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
             Recording(lengths, [(3,)])
     (alone,) = OnOneColumn(1, [])(Recording(lambda x: np.concatenate([x, x + 1], axis=-1), [(1,)]), [row.x])
     assert alone.shape == (2,)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_every_product_has_its_own_bounds(scaled: bool) -> None:
-    """Without clipping. The first product goes up to 10 and the second to 7, or to as many times the scale.
-
-    An amount beyond its bound hides the row, whichever product's bound that is. A multiple may exceed its bound.
-    """
-    problem = LostSales(horizon=1, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0])
-    amounts = np.array([[9.0, 6.0], [9.0, 8.0], [11.0, 6.0], [11.0, 8.0]])[:, None]
-    scale = {"scale": np.full_like(amounts, 0.5)} if scaled else {}
-    log = Trajectories(states=0 * amounts, actions=amounts, next_states=amounts / 2, **scale)
-    found = Table(melted(log), **long_columns(**({"scale": ["scale"]} if scaled else {})))
-    by_product = found.outcome_leaves(problem, bins=4).sum(axis=(0, 2))
-    wide = Table(log.to_arrow(), **columns(2, **({"scale": ["scale_0", "scale_1"]} if scaled else {})))
-    np.testing.assert_array_equal(found.outcome_leaves(problem, bins=4), wide.outcome_leaves(problem, bins=4))
-    assert by_product.tolist() == ([4, 4] if scaled else [2, 2])
 
 
 def test_a_stock_beyond_the_bound_of_its_own_product_is_not_counted() -> None:

@@ -13,17 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, SeededNoise, Table, Trajectories, Zones
-from poolrl.data.counts import count_joint, count_outcomes, count_visits
+from poolrl import Grid, LostSales, Pool, SeededNoise, Table
+from poolrl.data.counts import count_visits
 from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless, row_checks
-from poolrl.data.ids import can_be_ids
 from poolrl.data.on_columns import OnColumns
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
-from tests.helpers.tables import a_labelled_shop, a_shop, columns
+from tests.helpers.tables import a_shop, columns
 
 PARTS = ("state", "action", "next_state")
 ODD = [None, math.nan, math.inf, -math.inf, 1e150, -1e150, math.nextafter(1e150, math.inf), -1.1e150, 1e300, -1e-300]
@@ -167,33 +166,6 @@ def test_cases_by_step() -> None:
     assert _by_step(table.step, [same, table.a]) is same  # one expression, without a case
 
 
-@pytest.mark.parametrize("kind", [LostSales, Backlog])
-def test_small_logs_are_counted_like_arrays(kind: Any) -> None:
-    """Outcomes, levels with outcomes, and visits on rings, whose nodes are found by direction, and on cells."""
-    problem, log = a_shop(kind, gridded=True, trajectories=60)
-    table = Table(log.to_arrow(), **columns(2))
-    for mine, theirs in zip(
-        count_outcomes(table, problem, level_sizes=(1, 8)).levels,
-        count_outcomes(log, problem, level_sizes=(1, 8)).levels,
-        strict=True,
-    ):
-        np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(count_joint(table, problem, bands=4), count_joint(log, problem, bands=4))
-
-
-@pytest.mark.parametrize("values", [Zones(6), Grid(3)])
-def test_small_logs_are_visited_like_arrays(values: Any) -> None:
-    problem, log = a_shop(LostSales, gridded=False, trajectories=60)
-    table, partition = Table(log.to_arrow(), **columns(2)), values.partition(problem)
-    mine, theirs = count_visits(table, partition), count_visits(log, partition)
-    np.testing.assert_array_equal(mine.pairs, theirs.pairs)
-    assert mine.pairs.sum() > 60
-    for step in range(3):
-        assert (mine.moves[step] != theirs.moves[step]).nnz == 0
-        rows = np.array([0, 2])
-        np.testing.assert_array_equal(mine.transitions(step, rows), theirs.moves[step].toarray()[rows])
-
-
 def test_a_visit_needs_all_its_coordinates() -> None:
     """A pair of states has one node. So one product that is missing or out of bounds hides the row."""
     problem, log = a_shop(LostSales, gridded=False, trajectories=30)
@@ -207,84 +179,60 @@ def test_a_visit_needs_all_its_coordinates() -> None:
     assert everything - count_visits(Table(bad, **columns(2)), partition).pairs.sum() == 2
 
 
-def test_labels_scales_and_bounds_of_their_own() -> None:
-    problem, log = a_labelled_shop(trajectories=80)
-    names = columns(
-        2, scale=["scale_0", "scale_1"], labels=["store", "promo"], labels_public=True, step_labels=["promo"]
-    )
-    table = Table(log.to_arrow(), **names)
-    table.check(problem)
-    facts = table.facts
-    assert (facts.step_labels, facts.label_names, facts.has_scale) == (("promo",), ("store", "promo"), True)
-    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=4), log.outcome_leaves(problem, bins=4))
-    np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
-
-
-def test_clipped_rows_are_counted_where_arrays_put_them() -> None:
-    problem = LostSales(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0])
-    rng = np.random.default_rng(5)
-    log = Trajectories(**{f"{part}s": rng.uniform(-4, 14, (70, 2, 2)).round(1) for part in PARTS})
-    expected = log.clipped(problem).outcome_leaves(problem, bins=8)
-    found = Table(log.to_arrow(), **columns(2, clip=True)).outcome_leaves(problem, bins=8)
-    np.testing.assert_array_equal(found, expected)
-    assert found.sum() == 70 * 4
-    assert Table(log.to_arrow(), **columns(2)).outcome_leaves(problem, bins=8).sum() < 200
-
-
 def test_what_a_table_is_made_of() -> None:
     table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
     made = Table(Source(ibis.memtable(table), ("SELECT 1",)), **columns(1, unit="unit", max_per_unit=2))
-    assert (made.definitions, made.facts.scale_memory, made.facts.labels_public, made.is_full, made.clip) == (
-        ("SELECT 1",),
-        *(0, False, False, False),
-    )
+    assert (made.definitions, made.is_full, made.clip, repr(made)) == (("SELECT 1",), False, False, "Table(sensitive)")
+    facts = made.facts
+    assert (facts.scale_memory, facts.ids_public, facts.labels_public) == (0, False, False)  # unless it is said
     assert Table(table, **columns(1, first_step=-(2**31))).first_step == -(2**31)
-    for bad, words in (
+    assert Table(table, **columns(1)).facts.max_per_unit == 1
+
+
+def test_columns_are_checked_by_name_and_kind_alone() -> None:
+    table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
+    table = table.append_column("more", table["state_0"]).append_column("most", table["state_0"])
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"first_step": -(2**31) - 1}, "first_step"),
         ({"max_per_unit": 0, "unit": "unit"}, "max_per_unit"),
         ({"max_per_unit": 2}, "max_per_unit needs unit"),
         ({"step_labels": ["unit"]}, r"step_labels must be among the labels \(none\)"),
         ({"unit": "nobody"}, "nobody"),
         ({"scale": ["unit"]}, "column 'unit' must hold numbers"),
+        ({"actions": ["unit"]}, "column 'unit' must hold numbers"),
         ({"scale_memory": 1}, "scale"),
         ({"labels_public": True}, "labels"),
-    ):
+        ({"states": ["stat_0"]}, r"one column 'stat_0' \(did you mean 'state_0'"),
+        ({"states": "state_0"}, "states must be a list of column names"),
+    ]
+    for bad, words in refused:
         with pytest.raises(ValueError, match=words):
             Table(table, **columns(1, **bad))
     problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
     Table(table, **columns(1)).check(problem)
-    table = table.append_column("more", table["state_0"]).append_column("most", table["state_0"])
-    for name in ("states", "actions", "next_states"):
+    for name in ("states", "actions", "next_states", "scale"):
         with pytest.raises(ValueError, match=f"{name} must name 1 columns, got 2"):
-            Table(table, **columns(1, **{name: [f"{name[:-1]}_0", "more"]})).check(problem)
-    with pytest.raises(ValueError, match="scale must name 1 columns, got 2"):
-        Table(table, **columns(1, scale=["more", "most"])).check(problem)
+            Table(table, **columns(1, **{name: ["more", "most"]})).check(problem)
+    with pytest.raises(ValueError, match="for files, Table"):
+        Table("log.parquet", **columns(2))
+    with pytest.raises(ValueError, match=r"log .*got .*DataFrame"):
+        Pool(1.0).fit(problem, table.to_pandas())
 
 
-@pytest.mark.parametrize(
-    ("kind", "held"),
-    [
-        *((kind, True) for kind in ("int8", "uint64", "decimal(5, 2)", "boolean", "uuid", "null", "date", "time")),
-        *((kind, True) for kind in ("timestamp", "timestamp('UTC')", "string", "float32", "float64")),
-        *((kind, False) for kind in ("float16", "binary", "array<int8>", "interval('s')", "json")),
-    ],
-)
-def test_which_types_can_be_ids(kind: str, held: bool) -> None:
-    assert can_be_ids(ibis.dtype(kind)) is held
+@pytest.mark.parametrize("source", ["memory", "parquet"])
+def test_coordinates_that_belong_together_stand_or_fall_together(source: str, tmp_path: Path) -> None:
+    """Two states and one action: one bad number of the three parts, and the whole row is at its lower bounds.
 
-
-def test_coordinates_that_belong_together_stand_or_fall_together() -> None:
-    """Two states and one action: one bad number of the three parts, and the whole row is at its lower bounds."""
+    DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
+    """
     good = {"state_0": 1.0, "state_1": 2.0, "action_0": 3.0, "next_state_0": 4.0, "next_state_1": 5.0}
     rows = [good, *(good | {name: bad} for name in good for bad in (None, math.nan, 11.0))]
-    table = ibis.memtable(pa.table({name: pa.array([row[name] for row in rows], pa.float64()) for name in good}))
-    table = table.mutate(at=ibis.row_number())
+    held = pa.table({"at": range(16)} | {name: pa.array([row[name] for row in rows], pa.float64()) for name in good})
+    pq.write_table(held, tmp_path / "log.parquet")
+    table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
     parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
-    found = executed(
-        table.select("at", **harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())).order_by(
-            "at"
-        )
-    )
+    checked = harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())
+    found = executed(table.select("at", **checked).order_by("at"))
     assert found["fine_0"] == [True] + [False] * 15
     assert "fine_1" not in found
     for name, value in good.items():
@@ -303,43 +251,6 @@ def test_a_table_without_ids_is_refused() -> None:
     for table in (a_table(step=[0]).slice(0, 0), a_table(step=[0, 1]).set_column(0, "trajectory", ids)):
         with pytest.raises(ValueError, match="the table must not be empty"):
             _ = Table(table, **columns(1)).units
-
-
-@pytest.mark.parametrize("part", ["state", "action", "next_state"])
-@pytest.mark.parametrize("clip", [False, True])
-def test_nan_in_any_part_of_a_parquet_row_is_unobserved(tmp_path: Path, part: str, clip: bool) -> None:
-    """DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound."""
-    amounts = {"state_0": [0.0] * 4, "action_0": [6.0] * 4, "next_state_0": [2.0] * 4}
-    amounts[f"{part}_0"][3] = math.nan
-    rows = {"trajectory": range(4), "step": [0] * 4, **amounts}
-    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
-    problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=8.0)
-    table = Table(ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet"), **columns(1), clip=clip)
-    assert table.outcome_leaves(problem, bins=4).sum() == 3
-
-
-@pytest.mark.parametrize("name", ["state_0", "state_1", "action_0", "next_state_0", "next_state_1"])
-def test_nan_in_one_of_several_coordinates_of_a_parquet_row(tmp_path: Path, name: str) -> None:
-    """Coordinates that belong together: statistics must not hide a NaN in any of them."""
-    amounts = {"state_0": [1.0] * 3, "state_1": [2.0] * 3, "action_0": [3.0] * 3}
-    amounts |= {"next_state_0": [4.0] * 3, "next_state_1": [5.0] * 3}
-    amounts[name][1] = math.nan
-    pq.write_table(pa.table({"at": range(3), **amounts}), tmp_path / "log.parquet")
-    table = ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
-    parts = [[table[each] for each in amounts if each.startswith(part)] for part in PARTS]
-    found = executed(
-        table.select("at", **harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())).order_by(
-            "at"
-        )
-    )
-    assert found["fine_0"] == [True, False, True]
-    assert all(found[each] == [values[0], 0.0, values[2]] for each, values in amounts.items())
-
-
-def test_nothing_is_public_unless_it_is_said() -> None:
-    table = Table(a_table(step=[0, 0]), **columns(1))
-    assert (table.facts.ids_public, table.facts.labels_public, table.clip) == (False, False, False)
-    assert (table.facts.scale_memory, table.facts.max_per_unit) == (0, 1)
 
 
 @pytest.mark.parametrize("ids_public", [False, True])

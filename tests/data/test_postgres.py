@@ -28,11 +28,11 @@ from poolrl.data.sources import engine
 from poolrl.data.sources.opening import open_source
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
-from tests.helpers.long_tables import assert_same_long_counts
+from tests.helpers.long_tables import long
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import SECRET, seen, usually_seen
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
-from tests.helpers.tables import a_labelled_shop, columns
+from tests.helpers.tables import a_labelled_shop, assert_counted_like_arrays, columns
 
 try:
     import psycopg
@@ -78,14 +78,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) -> None:
     table = pq.read_table(tmp_path / "log.parquet")
-    with psycopg.connect(server) as connection:
-        numbers = ", ".join(f"{name} float8" for name in table.column_names[2:])
-        connection.execute(f"CREATE TABLE log (trajectory int8, step int4, {numbers})")
-        with connection.cursor().copy("COPY log FROM STDIN") as copy:
-            for row in zip(*table.to_pydict().values(), strict=True):
-                copy.write_row(row)
+    log = copied(server, table, trajectory="int8", step="int4")
     expected = usually_seen(tmp_path, facts)
-    assert seen(tmp_path, facts, source=server, query="SELECT * FROM log;") == expected
+    assert seen(tmp_path, facts, source=server, query=f"SELECT * FROM {log};") == expected
     # Ids as numerics of different scale, as uuid and as text; a number as numeric.
     columns = "step::numeric AS step, state_0::numeric, state_1, action_0, action_1, next_state_0, next_state_1"
     for name in (
@@ -93,59 +88,59 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
         "md5(trajectory::text)::uuid",
         "('a' || trajectory)::text",
     ):
-        query = f"SELECT {name} AS trajectory, {columns} FROM log"
+        query = f"SELECT {name} AS trajectory, {columns} FROM {log}"
         assert seen(tmp_path, facts, source=server, query=query).leaves == expected.leaves, name
     # A value that cannot be used is unobserved, and nothing fails: no number, or one that no double can hold.
     for tiny in ("1e-320", "1e-400"):  # as good as nothing, where PostgreSQL's own arithmetic would fail
         rest = columns.replace(
             "state_0::numeric", f"CASE trajectory WHEN 7 THEN {tiny} ELSE state_0::numeric END AS state_0"
         )
-        found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM log")
+        found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM {log}")
         assert found.counts().sum() == expected.counts().sum(), tiny
     for bad in ("NULL", "'NaN'", "'Infinity'", "-1e9", "1e200 * 1e200"):
         rest = columns.replace(
             "action_0,", f"CASE trajectory WHEN 7 THEN {bad} ELSE action_0::numeric END AS action_0,"
         )
-        found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM log")
+        found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM {log}")
         assert found.counts().sum() == expected.counts().sum() - 3, bad
 
 
-def test_postgres_counts_long_tables_like_arrays(server: str) -> None:
+def copied(server: str, table: pa.Table, **kinds: str) -> str:
+    """The name of a new table of the server with these rows; columns without a kind hold numbers."""
+    name = f"rows_{uuid.uuid4().hex[:8]}"
+    listed = ", ".join(f'"{column}" {kinds.get(column, "float8")}' for column in table.column_names)
+    with psycopg.connect(server) as connection:
+        connection.execute(f"CREATE TABLE {name} ({listed})")
+        with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+            for row in zip(*table.to_pydict().values(), strict=True):
+                copy.write_row(row)
+    return name
+
+
+@pytest.mark.parametrize("name", ["lost sales on a grid", "labels and units"])
+def test_postgres_counts_long_tables_like_arrays(server: str, name: str) -> None:
     with ExitStack() as opened:
 
-        def make(table: pa.Table) -> Any:
-            name, texts = f"long_{uuid.uuid4().hex[:8]}", ("product", "promo")
-            kinds = {each: "text" if each in texts else "float8" for each in table.column_names}
-            with psycopg.connect(server) as connection:
-                listed = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
-                connection.execute(f"CREATE TABLE {name} ({listed})")
-                with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
-                    for row in zip(*table.to_pydict().values(), strict=True):
-                        copy.write_row(row)
+        def put(table: pa.Table) -> Any:
+            copy = copied(server, table, product="text", promo="text")
             there = {part: (column,) for part, column in zip(PARTS, ("state", "action", "left"), strict=True)}
-            labels = [label for label in ("store", "promo") if label in kinds]
-            more = {"unit": "unit", "scale": ("scale",), "labels": labels} if labels else {}
+            more = {"unit": "unit", "scale": ("scale",), "labels": ["store", "promo"]} if "labels" in name else {}
             columns_of = Columns("trajectory", "step", **there, **more, coordinate="product")
-            return opened.enter_context(open_source(server, columns_of, query=f"SELECT * FROM {name}")).rows
+            return opened.enter_context(open_source(server, columns_of, query=f"SELECT * FROM {copy}")).rows
 
-        assert_same_long_counts(make)
+        assert_counted_like_arrays(name, lambda log, clip: long(log, clip, put), everything=True)
 
 
 def test_postgres_counts_labels_and_multiples_like_arrays(server: str) -> None:
     """Labels as numeric, as whole numbers and as truth values; nothing is written, and no scale makes it fail."""
     problem, log = a_labelled_shop()
     table = log.to_arrow()
-    numbers = dict.fromkeys(table.column_names, "float8") | {"trajectory": "int8", "step": "int4", "promo": "text"}
-    with psycopg.connect(server) as connection:
-        connection.execute(f"CREATE TABLE labelled ({', '.join(f'{name} {kind}' for name, kind in numbers.items())})")
-        with connection.cursor().copy("COPY labelled FROM STDIN") as copy:
-            for row in zip(*table.to_pydict().values(), strict=True):
-                copy.write_row(row)
+    labelled = copied(server, table, trajectory="int8", step="int4", promo="text")
     expected = log.outcome_leaves(problem, bins=16)
     names = columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"])
     for store in ("store", "nullif(store, 'NaN')::int8", "store::numeric"):
         rest = ", ".join(name for name in table.column_names if name != "store")
-        query = f"SELECT {rest}, {store} AS store FROM labelled"
+        query = f"SELECT {rest}, {store} AS store FROM {labelled}"
         with open_source(server, Columns(**names), query=query) as opened:
             found = Table(opened.rows, **names, labels_public=True)
             found.check(problem)
@@ -153,7 +148,7 @@ def test_postgres_counts_labels_and_multiples_like_arrays(server: str) -> None:
             np.testing.assert_array_equal(found.label_totals(problem), log.label_totals(problem), store)
     truth = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=100.0, labels={"store": [0, 1]})
     names = columns(2, labels=["store"])
-    with open_source(server, Columns(**names), query=f"SELECT {rest}, store > 1 AS store FROM labelled") as opened:
+    with open_source(server, Columns(**names), query=f"SELECT {rest}, store > 1 AS store FROM {labelled}") as opened:
         found = Table(opened.rows, **names)
         found.check(truth)
         # PostgreSQL's NaN is larger than every number.

@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from poolrl import Backlog, LostSales, Pool, Table
+from poolrl import LostSales, Pool, Table
 from poolrl.data.ids import canonical, canonical_text
-from poolrl.problems.inventory import Inventory
-from tests.helpers.long_tables import assert_same_long_counts
+from tests.helpers.long_tables import long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
-from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, assert_same_labelled_counts, by_hand, columns
+from tests.helpers.tables import Make, a_mess, a_shop, assert_counted_like_arrays, by_hand, columns, wide
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -22,15 +21,12 @@ from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, asser
 class TestSpark:
     """One cluster for all of them, also where tests run side by side."""
 
-    @pytest.mark.parametrize(("kind", "gridded"), [(LostSales, False), (Backlog, True)])
-    def test_counts_like_arrays(self, cluster: Make, kind: type[Inventory], gridded: bool) -> None:
-        assert_same_counts(cluster, kind, gridded=gridded)
-
-    def test_counts_labels_and_multiples_like_arrays(self, cluster: Make) -> None:
-        assert_same_labelled_counts(cluster)
-
-    def test_counts_long_tables_like_arrays(self, cluster: Make) -> None:
-        assert_same_long_counts(cluster)
+    @pytest.mark.parametrize("form", [wide, long])
+    @pytest.mark.parametrize("name", ["lost sales", "backlog on a grid", "labels and units"])
+    def test_counts_like_arrays(self, cluster: Make, name: str, form: Any) -> None:
+        assert_counted_like_arrays(
+            name, lambda log, clip: form(log, clip, cluster), everything=form is wide and name != "backlog on a grid"
+        )
 
     @pytest.mark.parametrize("max_per_unit", [None, 3])
     def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:

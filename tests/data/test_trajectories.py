@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import Backlog, LostSales, Pool, Trajectories
+from poolrl import LostSales, Pool, Trajectories
 
 SECRET = 77.7077  # planted into logs; no message may contain it
 COLUMNS: dict[str, Any] = {
@@ -121,16 +121,6 @@ def test_the_wrong_shape_for_the_problem() -> None:
         Pool(1.0).fit(LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=100), log)
 
 
-def test_clipping_moves_only_what_lies_outside() -> None:
-    problem = Backlog(horizon=2, holding=1, shortage=1, demand_max=100.0)
-    log = Trajectories(**arrays(next_states=at((1, 0, 0), -150.0, 10.0)))
-    clipped = log.clipped(problem)
-    assert clipped.next_states[1, 0, 0] == pytest.approx(SECRET - 100)  # demand clipped to its bound
-    rest = np.ones(3, dtype=bool)
-    rest[1] = False
-    assert np.array_equal(clipped.next_states[rest], log.next_states[rest])
-
-
 @pytest.mark.parametrize(
     "convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
 )
@@ -222,90 +212,44 @@ def test_errors_do_not_tell_how_many_trajectories_there_are() -> None:
         Trajectories(**arrays()).clipped(wide)
 
 
-def test_equal_labels_are_one_unit_however_they_are_written() -> None:
-    """A unit that falls in two would cost four times what is paid."""
-    for labels in (np.array([7, 7.0, "x"], dtype=object), [0.0, -0.0, 1.0], ["a", "a", "b"], [True, 1, 2]):
-        assert Trajectories(**arrays(unit=labels)).units == 2
-    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1, 1]), pa.array(["x", "x"]))
-    for shop in (dictionary, pa.array([0.0, 0.0, -0.0, -0.0])):
-        table = pa.Table.from_pandas(frame().drop(columns="shop")).append_column("shop", shop)
-        assert Trajectories.from_table(table, **COLUMNS, unit="shop").units == 1
-
-
-def test_what_the_noise_is_scaled_by_cannot_be_changed_afterwards() -> None:
-    log = Trajectories(**arrays(unit=[1, 1, 2]), max_per_unit=2)
-    for name in ("facts", "units", "slots"):
-        with pytest.raises(AttributeError):
-            setattr(log, name, 1)
-
-
-def test_surplus_is_dropped_by_position_alone() -> None:
-    """Which trajectories of a unit stay must not depend on what they hold."""
-    rng = np.random.default_rng(0)
-    unit = np.array([5, 3, 5, 5, 3, 9])
-    for _ in range(5):
-        parts = {name: rng.uniform(0, 1, (6, 2, 1)) for name in ("states", "actions", "next_states")}
-        log = Trajectories(**parts, unit=unit, max_per_unit=2)
-        assert np.array_equal(log.states, parts["states"][[0, 1, 2, 4, 5]])
-        assert log.slots == 6
-
-
 def test_a_log_does_not_print_itself() -> None:
     assert str(SECRET) not in repr(Trajectories(**arrays()))
     assert "sensitive" in repr(Trajectories(**arrays()))
 
 
-def test_formulas_of_your_own_see_no_row() -> None:
-    """A problem may quote what it is given. It is given a symbol without numbers, so there is nothing to quote."""
-
-    class Quoting(LostSales):
-        def feasible(self, step: int, state: Any) -> Any:
-            if (state > 0).any(axis=-1):
-                raise ValueError(f"no shelf for {state}")
-            return super().feasible(step, state)
-
-    class Printing(LostSales):
-        heard: ClassVar[list[str]] = []
-
-        def feasible(self, step: int, state: Any) -> Any:
-            self.heard.append(f"{state} {state.__dict__}")
-            return super().feasible(step, state)
-
-    states = np.array([[[0.0], [4.2425]]])
-    log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
-    facts: dict[str, Any] = {"horizon": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 10.0}
-    with pytest.raises(ValueError, match="formulas of Quoting must treat each row by itself") as caught:
-        log.check(Quoting(**facts))
-    assert "4.24" not in str(caught.value)
-    log.check(Printing(**facts))
-    assert len(Printing.heard) == 2  # once for each step, however many rows there are
-    assert "4.24" not in str(Printing.heard)
-
-
-def test_numbers_of_a_log_cannot_be_changed_and_copies_are_equal() -> None:
+def test_what_a_log_is_cannot_be_changed_and_copies_are_equal() -> None:
     log = Trajectories(**arrays(), unit=["a", "b", "a"], max_per_unit=2)
     for name in ("states", "actions", "next_states"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(log, name)[...] = 0.0
+    # Nor what the noise is scaled by.
+    for held, name in (
+        *((log, name) for name in ("facts", "units", "slots")),
+        *((log.facts, name) for name in ("has_units", "has_scale", "scale_memory", "max_per_unit", "labels_public")),
+    ):
+        with pytest.raises(AttributeError):
+            setattr(held, name, 1)
     for again in (copy(log), pickle.loads(pickle.dumps(log))):
         assert np.array_equal(again.states, log.states)
         assert again.slots == log.slots == 4
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "threads"])
-def test_blocks_and_threads_change_no_count(threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in one piece, and in small blocks that do not divide the log; arrays in any order."""
-    rng = np.random.default_rng(5)
-    problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=[10.0, 7.0], boundary=0.8)
-    log = problem.simulate_log(rng.uniform(0, 7, (1_000, 3, 2)), rng=rng)
-    expected = log.outcome_leaves(problem, bins=32)
-    monkeypatch.setattr("poolrl.data.trajectories.BLOCK_NUMBERS", 14)
-    monkeypatch.setattr("poolrl.data.trajectories.FEWEST_BLOCKS", 1 if threads else 10**9)
-    for order in ("C", "F"):
-        parts = {name: np.array(getattr(log, name), order=order) for name in ("states", "actions", "next_states")}
-        again = Trajectories(**parts)
-        again.check(problem)
-        np.testing.assert_array_equal(again.outcome_leaves(problem, bins=32), expected)
+class Printing(LostSales):
+    """A problem may quote what it is given: a symbol without numbers."""
+
+    heard: ClassVar[list[str]] = []
+
+    def feasible(self, step: int, state: Any) -> Any:
+        self.heard.append(f"{state} {state.__dict__}")
+        return super().feasible(step, state)
+
+
+def test_formulas_of_your_own_see_no_row() -> None:
+    states = np.array([[[0.0], [4.2425]]])
+    log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
+    log.check(Printing(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0))
+    assert len(Printing.heard) == 2  # once for each step, however many rows there are
+    assert "4.24" not in str(Printing.heard)
 
 
 def test_the_first_broken_rule_is_named_wherever_it_is_broken(

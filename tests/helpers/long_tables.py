@@ -16,7 +16,7 @@ from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import Recorder, squared_change
-from tests.helpers.tables import Make, a_labelled_shop, a_shop
+from tests.helpers.tables import Make
 
 SHOWN = ("bread", "it's milk")
 AMOUNT_COLUMNS = ("state", "action", "left")
@@ -41,6 +41,15 @@ def melted(log: Trajectories, products: Sequence[Any] = SHOWN) -> pa.Table:
     for name, values in log.labels.items():
         columns[name] = (values[trajectory] if values.ndim == 1 else values[trajectory, step]).tolist()
     return pa.table(columns).take(np.random.default_rng(3).permutation(len(trajectory)))
+
+
+def long(log: Trajectories, clip: bool, put: Make = lambda table: table) -> Table:
+    """A table of the log with a row for each coordinate, which `put` hands to an engine."""
+    facts, names = log.facts, [*SHOWN, "the third"][: log.states.shape[2]]
+    more: dict[str, Any] = {"scale": ["scale"]} if facts.has_scale else {}
+    more |= {"labels": facts.label_names, "labels_public": facts.labels_public, "scale_memory": facts.scale_memory}
+    more |= {"unit": "unit", "max_per_unit": facts.max_per_unit} if facts.has_units else {}
+    return Table(put(melted(log, names)), **long_columns(names, **more), clip=clip)
 
 
 # What a mess is made of: two declared products and two values that nobody declared, steps 0 and 1, demand up to 8.
@@ -127,20 +136,3 @@ def change_and_price(pair: tuple[Rows, Rows], *, most: int, labels_public: bool)
     assert public[0] == public[1]
     (mechanism,) = released.guarantee.mechanisms
     return sum(squared_change(*recorders)), int(mechanism.sensitivity_squared)
-
-
-def assert_same_long_counts(make: Make) -> None:
-    """The long table that `make` makes of an Arrow table is counted like the arrays. Bounds differ by store."""
-    problem, log = a_labelled_shop()
-    log = Trajectories(
-        **log._arguments() | {"unit": np.arange(len(log)) // 3, "max_per_unit": 3, "labels_public": True}
-    )
-    names = long_columns(unit="unit", max_per_unit=3, scale=["scale"], labels=["store", "promo"], labels_public=True)
-    table = Table(make(melted(log)), **names)
-    table.check(problem)
-    assert table.slots == log.slots
-    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), log.outcome_leaves(problem, bins=16))
-    np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
-    shop, plain = a_shop(LostSales, gridded=True, trajectories=60)
-    found = Table(make(melted(plain)), **long_columns())
-    np.testing.assert_array_equal(found.outcome_leaves(shop, bins=16), plain.outcome_leaves(shop, bins=16))

@@ -35,6 +35,7 @@ RHO, SHOWN = 0.1, "2.15"
 BUDGETS = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 40.0)
 DOCUMENTS = [path for path in (ROOT / "README.md", *ROOT.glob("docs/*.md")) if path.name != "results.md"]
 PROBLEM = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
+FACTS = release_facts(PROBLEM, spent=Fraction(1, 10), units=20)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def policy() -> Policy:
 
 @pytest.fixture(scope="module")
 def certificate(policy: Policy) -> Certificate:
-    return certify(policy.guarantee, **release_facts(PROBLEM, spent=Fraction(1, 10), units=20))
+    return certify(policy.guarantee, **FACTS)
 
 
 def drawn(table: Table) -> str:
@@ -68,51 +69,36 @@ def test_it_is_rounded_up() -> None:
     assert zcdp.epsilon_shown(RHO) == zcdp.rounded_up(exact) == SHOWN
 
 
-def test_the_guarantee(policy: Policy) -> None:
-    assert f"rho = 0.1 (zCDP), that is epsilon = {SHOWN} at delta = 1e-6" in str(policy.guarantee)
-
-
-def test_the_label(certificate: Certificate) -> None:
-    assert f"epsilon = 1.92 at delta 1e-05, {SHOWN} at delta 1e-06," in " ".join(leaflet(certificate).split())
+def test_papers_and_screens_show_the_same(policy: Policy, certificate: Certificate) -> None:
+    """The registry's field has the certified number, to four digits; its words are for people."""
+    record = yaml.safe_load(registry_record(certificate))["deployment"]["privacy_loss"]
+    log = PROBLEM.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
+    half = certify(Pool(RHO / 2).fit(PROBLEM, log).guarantee, **FACTS)
     (numbers,) = (text for title, text in leaflet_sections(certificate) if title.startswith("The numbers"))
-    assert f"{SHOWN} at delta 1e-06" in numbers[0]
+    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
+    for text, words in (
+        (str(policy.guarantee), f"rho = 0.1 (zCDP), that is epsilon = {SHOWN} at delta = 1e-6"),
+        (" ".join(leaflet(certificate).split()), f"epsilon = 1.92 at delta 1e-05, {SHOWN} at delta 1e-06,"),
+        (numbers[0], f"{SHOWN} at delta 1e-06"),
+        (record["privacy_parameters_details"], f"epsilon {SHOWN} at delta 1e-06"),
+        # What was spent in all, of which this is half.
+        (" ".join(leaflet(half).split()), f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)"),
+        (drawn(_audit_table([found])), f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06"),
+    ):
+        assert words in text
+    assert ["epsilon at delta = 1e-06", SHOWN] in claim_rows(Released(Path(), policy, certificate))
 
 
-def test_the_record_for_the_registry(certificate: Certificate) -> None:
-    """Its field has the certified number, to four digits; its words are for people."""
-    details = yaml.safe_load(registry_record(certificate))["deployment"]["privacy_loss"]["privacy_parameters_details"]
-    assert f"epsilon {SHOWN} at delta 1e-06" in details
-
-
-def test_what_was_spent_in_all(certificate: Certificate) -> None:
-    twice = certify(
-        Pool(RHO / 2)
-        .fit(PROBLEM, PROBLEM.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0)))
-        .guarantee,
-        **release_facts(PROBLEM, spent=Fraction(1, 10), units=20),
-    )
-    assert f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)" in " ".join(leaflet(twice).split())
-
-
-def test_the_tables_of_the_commands() -> None:
+def test_the_table_of_budgets_shows_it() -> None:
     line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
     asked = {"rho": RHO, "units": 20, "demand": "normal", "within": 0.02}
     study = BudgetStudy(**asked, by_rho=[line], by_size=[line], gap_without_data=0.5, trade=trade_named("lost sales"))
     assert cells_of(_budget_table(study), "0.1", SHOWN)
-    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
-    assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found]))
-
-
-def test_the_page(policy: Policy, certificate: Certificate) -> None:
-    assert ["epsilon at delta = 1e-06", SHOWN] in claim_rows(Released(Path(), policy, certificate))
 
 
 def test_the_comment_in_the_configuration() -> None:
-    (why,) = (
-        key.why
-        for key in keys_of(trade_named("lost sales"), sales=False)
-        if (key.section, key.name) == ("privacy", "rho")
-    )
+    keys = keys_of(trade_named("lost sales"), sales=False)
+    (why,) = (key.why for key in keys if (key.section, key.name) == ("privacy", "rho"))
     assert f"0.1 is epsilon {SHOWN} at delta 1e-6, 1 is {zcdp.epsilon_shown(1.0)};" in why
     assert f"# {why}\n" in write_toml({})
 

@@ -7,13 +7,10 @@ import pickle
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from poolrl.privacy.noise.inversion import (
@@ -26,7 +23,7 @@ from poolrl.privacy.noise.inversion import (
     inversion,
     upper_tails,
 )
-from poolrl.privacy.noise.secure import SecureNoise, Stream
+from poolrl.privacy.noise.secure import SecureNoise
 from tests.helpers.processes import program
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
@@ -59,12 +56,14 @@ def test_every_threshold_is_the_floor_of_the_distribution(variance: Fraction) ->
         assert int(table.thresholds[k - table.lowest]) == int(mp.floor(below(variance, k) * 2**64)), k
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.fractions(Fraction(1, 1000), 40, max_denominator=10**6), st.sampled_from([128, 192, 320]))
-def test_bounds_enclose_and_are_tight(x: Fraction, bits: int) -> None:
-    found, exact = exponential(x, bits), mp.exp(-mpf(x.numerator) / x.denominator) * mpf(2) ** bits
-    assert found.low <= exact <= found.high
-    assert found.high - found.low < 2**12
+@pytest.mark.parametrize("bits", [*range(1, 13), 128, 320])
+def test_bounds_enclose_and_are_tight(bits: int) -> None:
+    """Also with few bits: with many, roundings hide whether the terms that are left out were counted."""
+    for x in {*(Fraction(n, d) for n in range(1, 25) for d in range(1, 25)), Fraction(1, 1000), Fraction(79, 2)}:
+        found, exact = exponential(x, bits), mp.exp(-mpf(x.numerator) / x.denominator) * mpf(2) ** bits
+        assert found.low <= exact <= found.high
+        assert found.high - found.low < 2**12
+        assert found.bits == bits
 
 
 @pytest.mark.parametrize("variance", [*VARIANCES[:-1], LARGEST])
@@ -117,18 +116,6 @@ def test_tails_never_end() -> None:
         assert abs(found) > 27
 
 
-def test_the_stream_is_aes_in_counter_mode() -> None:
-    stream = Stream()
-    first, second = stream.take(5), stream.take(4)
-    assert (first, second) == (0, 6)
-    blocks = b"".join(number.to_bytes(16, "big") for number in range(5))
-    by_hand = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(blocks)
-    drawn = np.concatenate([stream.words(0, 6), stream.words(6, 4)])
-    assert drawn.tobytes() == by_hand
-    assert np.array_equal(stream.words(2, 3), drawn[2:5])
-    assert not np.array_equal(Stream().words(0, 4), stream.words(0, 4))
-
-
 def test_noise_does_not_depend_on_how_it_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, sampler = np.arange(30_001), SecureNoise().begin()
     monkeypatch.setattr(sampler._stream, "take", lambda count: 0)
@@ -151,16 +138,6 @@ def test_forked_processes_never_share_noise() -> None:
     assert all(len(line.split()) == 30 for line in lines)
 
 
-@pytest.mark.parametrize("bits", range(1, 13))
-def test_an_exponential_is_enclosed_however_few_bits_there_are(bits: int) -> None:
-    """With many bits, roundings hide whether the terms that are left out were counted."""
-    with mp.workdps(60):
-        for x in {Fraction(n, d) for n in range(1, 25) for d in range(1, 25)}:
-            found, exact = exponential(x, bits), mp.exp(-mp.mpf(x.numerator) / x.denominator) * 2**bits
-            assert found.low <= exact <= found.high
-            assert found.bits == bits
-
-
 def test_arithmetic_rounds_to_the_known_side() -> None:
     """In quarters: 3/4 · 3/4 = 9/16 lies between 2/4 and 3/4, 3/4 : 5/4 = 3/5 between 2/4 and 3/4."""
     three, five, one = Interval(3, 3, 2), Interval(5, 5, 2), Interval(4, 4, 2)
@@ -170,24 +147,6 @@ def test_arithmetic_rounds_to_the_known_side() -> None:
     assert three * one == three / one == three
     assert Interval(1, 3, 2) * Interval(2, 5, 2) == Interval(0, 4, 2)
     assert Interval(1, 3, 2) / Interval(2, 5, 2) == Interval(0, 6, 2)
-
-
-@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(1), Fraction(50, 7), Fraction(40)])
-def test_tails_are_probabilities_until_nothing_is_left(variance: Fraction) -> None:
-    """They fall from less than 1/2 to no more than a few errors, and none is negative."""
-    bits = 96
-    tails = upper_tails(variance, bits)
-    assert tails[0].high < 1 << (bits - 1)
-    assert all(0 <= after.low <= before.low and after.high <= before.high for before, after in pairwise(tails))
-    assert tails[-1].low == 0
-    assert tails[-1].high >> (ERROR_BITS + 4) == 0
-    # The list ends where the weight has no bits but errors: q^(k²) < 2^(ERROR_BITS − bits).
-    with mp.workdps(60):
-        last = len(tails)
-        weights = [mp.exp(-mp.mpf(k * k) * variance.denominator / (2 * variance.numerator)) for k in (last - 1, last)]
-        limit = mp.mpf(2) ** (ERROR_BITS - bits)
-        assert weights[1] < limit * 1.001
-        assert weights[0] > limit * 0.999
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(50, 7), Fraction(900), Fraction(20_001, 2)])

@@ -40,20 +40,20 @@ def faults(found: AuditFinding) -> str:
     return "; ".join(found.faults)
 
 
+@pytest.fixture
+def engines() -> None:
+    """For plants that show where a table in an engine is counted beside the arrays."""
+
+
 @pytest.fixture(autouse=True)
-def no_self_test(monkeypatch: Plant) -> None:
-    """An audit must see by itself what the self-test would refuse to release."""
+def attacked_alone(request: pytest.FixtureRequest, monkeypatch: Plant) -> None:
+    """An audit must see by itself what the self-test would refuse to release; and without engines, which are sound."""
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
     monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
+    if "engines" not in request.fixturenames:
+        monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
 
 
-@pytest.fixture
-def attacked_alone(monkeypatch: Plant) -> None:
-    """For plants in the noise, in what is paid, or in the arrays of the shop that is attacked: no engines."""
-    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
-
-
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
     ("share", "releases"),
     [pytest.param(Fraction(9, 10), 16_000, marks=slow), (Fraction(2, 3), 2_000)],
@@ -66,7 +66,6 @@ def test_a_tenth_too_little_variance(monkeypatch: Plant, share: Fraction, releas
     assert TOO_LITTLE in faults(attack_case(DEFAULT, rho=4.0, releases=releases))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> None:
     """√H for √2H, in the guarantee as well, so that its arithmetic holds."""
@@ -74,20 +73,17 @@ def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> No
     assert TOLD_APART in faults(attack_case(case, releases=2000))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_a_variance_that_does_not_fit_the_budget(monkeypatch: Plant) -> None:
     monkeypatch.setattr(release.zcdp, "noise_variance", lambda **_: Fraction(3))
     assert "the guarantee states another rho" in faults(attack_case(DEFAULT, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_one_of_two_tables_without_noise(monkeypatch: Plant) -> None:
     honest = release._Transitions
     monkeypatch.setattr(release, "_Transitions", lambda counts, _, variance: honest(counts, Exact(), variance))
     assert TOLD_APART in faults(attack_case(PUBLISHED, releases=2000))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     honest = noise._SecureSampler.add
     monkeypatch.setattr(
@@ -96,7 +92,6 @@ def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     assert TOO_LITTLE in faults(attack_case(DEFAULT, releases=2000))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     honest = noise._SecureSampler.add
@@ -107,7 +102,6 @@ def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     assert TOLD_APART in found or TOO_LITTLE in found
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
     """As if demand were bounded by the largest order that the log knows."""
     honest = counts.count_outcomes
@@ -122,7 +116,6 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
     assert TOLD_APART in faults(attack_case(DEFAULT, releases=2000))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
     honest = counts.count_outcomes
     monkeypatch.setattr(
@@ -135,14 +128,12 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
     assert "neighbours differ without noise" in faults(attack_case(DEFAULT, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(noise.Stream, "take", lambda self, count: 0)
     assert "two numbers share noise, or its size" in faults(attack_case(case, releases=1500))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     """Every process has keys of its own, and uses each of them twice: the difference of two releases has no noise."""
     honest, keys = noise.urandom, list[bytes]()
@@ -157,7 +148,6 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     assert "a stretch of noise comes twice" in faults(attack_case(DEFAULT, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
     ("case", "plant"),
     [
@@ -181,7 +171,6 @@ def test_noise_of_the_right_variance_and_another_shape(
     assert "does not have the stated distribution" in faults(attack_case(case, releases=4000))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     sizes = Outcomes().level_sizes(DEFAULT.problem, slots=3, per_unit=1, rho=1.0)
     two_products = 2 * 3 * 2 * len(sizes)  # 2 H k L
@@ -189,7 +178,6 @@ def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     assert "one unit moves more than was paid for" in faults(attack_case(DEFAULT, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None:
     """The unobserved slots: both logs of the attack leave them as they are."""
     honest = noise._SecureSampler.add
@@ -199,6 +187,7 @@ def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None
     assert TOO_LITTLE in faults(attack_case(DEFAULT_UNITS, releases=1000))
 
 
+@pytest.mark.usefixtures("engines")
 def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:
     """Whether anything is unobserved, read off the log: a neighbour that owns less gets another table."""
     monkeypatch.setattr(Trajectories, "is_full", property(lambda self: len(self) == self.slots))
@@ -206,13 +195,13 @@ def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:
     assert "neighbours differ without noise" in faults(attack_case(everywhere, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, case.per_unit**2))
     assert TOLD_APART in faults(attack_case(case, releases=1000))
 
 
+@pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr("poolrl.data.trajectories.first_of_each", lambda owner, most: np.ones(len(owner), dtype=bool))
@@ -221,12 +210,12 @@ def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> No
     assert "a table in an engine gives other counts" in found
 
 
+@pytest.mark.usefixtures("engines")
 def test_max_per_unit_left_out_by_an_engine(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
     assert "a table in an engine gives other counts" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
     """Through the back door: not in the tables, but in what is learned beside them."""
     honest = release.release_outcomes
@@ -248,7 +237,6 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_a_scale_whose_memory_is_not_paid_for(monkeypatch: Plant) -> None:
     """As if the weeks whose scale a week served for did not change with it."""
     monkeypatch.setattr(sensitivity, "moved_trajectories", lambda *, per_unit, **_: per_unit)
@@ -257,7 +245,6 @@ def test_a_scale_whose_memory_is_not_paid_for(monkeypatch: Plant) -> None:
     assert "one unit moves more than was paid for" in found
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
     """The last value that the log knows comes first: a unit with a new label moves everybody to another cell."""
     monkeypatch.setattr(LogLabel, "places", lambda self, *_: len(self.values) - 1 - self.codes)
@@ -266,7 +253,6 @@ def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
     assert "one unit moves more than was paid for" in found
 
 
-@pytest.mark.usefixtures("attacked_alone")
 def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
     """How many rows have which labels, released exactly although a neighbour may have others."""
     public = property(lambda self: replace(self._facts, labels_public=bool(self._facts.label_names)))

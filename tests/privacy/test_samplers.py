@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from poolrl import SeededNoise
 from poolrl.privacy.noise import inversion as tables
@@ -51,7 +52,20 @@ def test_a_version_that_is_not_there_is_none(monkeypatch: Plant) -> None:
     assert secure.opendp_version() is None
 
 
-@pytest.mark.parametrize("found", ["0.14.1", "0.14.1a2", None])
+@pytest.mark.parametrize(
+    ("version", "biased"),
+    [*((each, True) for each in ("0.14.1", "0.14.1a2", "0.9.2", "0.14")), ("0.14.2", False), ("0.16.0.dev1", False)],
+)
+def test_biased_versions_of_opendp_are_refused(version: str, biased: bool) -> None:
+    with (
+        pytest.raises(ImportError, match=f"OpenDP {version} draws biased noise: install opendp >= 0.14.2")
+        if biased
+        else nullcontext()
+    ):
+        secure.refuse_biased(version)
+
+
+@pytest.mark.parametrize("found", ["0.14.1", None])
 def test_biased_versions_of_opendp_cannot_be_imported_past(monkeypatch: Plant, found: str | None) -> None:
     """The module is executed once more as it is imported, and is then what it was."""
 
@@ -155,8 +169,11 @@ def test_wide_seeded_noise_is_a_rounded_normal(variance: Fraction) -> None:
     assert found.dtype == np.int64
 
 
+@pytest.mark.parametrize("block", [2**17, 5, 1])
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(200) ** 2])
-def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction) -> None:
+def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction, block: int, monkeypatch: Plant) -> None:
+    """One stream for all tables and threads: the same numbers however they are cut into blocks."""
+    monkeypatch.setattr("poolrl.privacy.noise.seeded.SEEDED_BLOCK", block)
     counts = np.arange(6).reshape(2, 3)
     scale = math.sqrt(variance)
     support = np.arange(-math.ceil(9 * scale) - 1, math.ceil(9 * scale) + 2)
@@ -164,7 +181,7 @@ def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction) -> None:
     above = np.cumsum(weights / weights.sum())
     stream = seeded(5).random(12)
     sampler = SeededNoise(5).begin()
-    for uniform in (stream[:6], stream[6:]):  # two tables go on in one stream
+    for uniform in (stream[:6], stream[6:]):
         expected = [int(support[np.argmax(u < above)]) for u in uniform]
         assert (sampler.add(counts, variance) - counts).ravel().tolist() == expected
     mine, probabilities = discrete_gaussian(scale)
@@ -216,16 +233,19 @@ def test_every_fork_is_another_process(monkeypatch: Plant) -> None:
             stream.take(1)
 
 
-def test_words_are_taken_in_whole_blocks() -> None:
+def test_the_stream_is_aes_in_counter_mode() -> None:
+    """Words are taken in whole blocks, and any part of the stream is what single blocks of AES say."""
     stream = Stream()
     assert [stream.take(count) for count in (5, 1, 8, 0, 2)] == [0, 6, 8, 16, 16]
-    everything = stream.words(0, 18)
-    for first, count in ((0, 5), (6, 1), (8, 8), (16, 2), (4, 0)):
-        assert stream.words(first, count).tolist() == everything[first : first + count].tolist()
-    assert len(set(everything.tolist())) == 18
-    assert everything.dtype == np.uint64
     assert len(stream._key) == secure.KEY_BYTES == 32
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(9))
+    by_hand = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(blocks)
+    everything = np.frombuffer(by_hand, dtype="<u8")
+    for first, count in ((0, 18), (0, 5), (2, 3), (6, 1), (8, 8), (16, 2), (4, 0)):
+        words = stream.words(first, count)
+        assert (words.tolist(), words.dtype) == (everything[first : first + count].tolist(), np.uint64)
     assert key_stream(stream._key, 3, 3).tolist() == everything[6:9].tolist()
+    assert not np.array_equal(Stream().words(0, 4), everything[:4])
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(1), Fraction(41, 3), Fraction(10**6)])

@@ -24,6 +24,7 @@ from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
 OTHER_NOISE = "a known key does not draw its noise"
+STUCK = "keys repeat, or have bits that never change"
 
 
 @pytest.fixture(autouse=True)
@@ -78,13 +79,6 @@ def test_known_noise_is_that_of_another_arithmetic() -> None:
     assert sha256(drawn).hexdigest() == secure.KNOWN_NOISE
 
 
-@pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(41, 2), Fraction(10**7, 3)])
-def test_decimals_and_intervals_make_the_same_tables(variance: Fraction) -> None:
-    lowest, by_decimals = thresholds(variance)
-    assert np.array_equal(by_decimals, inversion(variance).thresholds)
-    assert lowest == inversion(variance).lowest
-
-
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
 NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
 NIST_COUNTER = 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF
@@ -113,24 +107,30 @@ def little_endian_counter(key: bytes, block: int, count: int) -> Any:
     return key_stream(key, swapped, count)
 
 
+honest_words = Stream.words
+
+
+def wrong_last_word(self: Stream, first: int, count: int) -> Any:
+    found = honest_words(self, first, count).copy()
+    found[-1] ^= np.uint64((first == 16) << 63)
+    return found
+
+
+def moved_on(by: Callable[[int], int]) -> Callable[..., int]:
+    return lambda self, count: setattr(self, "_taken", self._taken + by(count)) or self._taken - by(count)
+
+
 @pytest.mark.parametrize(
     ("where", "name", "plant", "fault"),
     [
         (secure, "key_stream", little_endian_counter, OTHER_NOISE),
-        (secure, "urandom", bytes, "keys repeat, or have bits that never change"),
+        (secure, "urandom", bytes, STUCK),
         (Stream, "take", forever(0), OTHER_NOISE),
-        (
-            Stream,
-            "words",
-            lambda self, first, count: key_stream(self._key, first, count),
-            OTHER_NOISE,
-        ),
-        (
-            secure._SecureSampler,
-            "add",
-            draws_of(Fraction(41, 3) * Fraction(93, 100)),
-            OTHER_NOISE,
-        ),
+        (Stream, "take", moved_on(lambda count: count), OTHER_NOISE),  # odd places
+        (Stream, "take", moved_on(lambda count: 2), OTHER_NOISE),  # some words twice
+        (Stream, "words", lambda self, first, count: key_stream(self._key, first, count), OTHER_NOISE),
+        (Stream, "words", wrong_last_word, OTHER_NOISE),
+        (secure._SecureSampler, "add", draws_of(Fraction(41, 3) * Fraction(93, 100)), OTHER_NOISE),
         (secure._SecureSampler, "add", lambda self, counts, _: counts, OTHER_NOISE),
     ],
 )
@@ -192,83 +192,46 @@ def test_an_audit_flags_what_the_self_test_refuses(monkeypatch: Plant) -> None:
     """It stops there: nothing can be released with such a sampler."""
     monkeypatch.setattr(secure, "urandom", bytes)
     found = attack_case(CASES[0], releases=100)
-    assert found.faults == ("the sampler fails its self-test: keys repeat, or have bits that never change",)
+    assert found.faults == (f"the sampler fails its self-test: {STUCK}",)
     assert (found.verdict, found.releases) == ("FLAGGED", 0)
 
 
-@pytest.mark.parametrize(
-    ("key", "sound"),
-    [
-        (lambda n, key: key, True),
-        (lambda n, key: key[:-1], False),
-        (lambda n, key: key + b"x", False),
-        (lambda n, key: bytes([key[0] | 1]) + key[1:], False),
-        (lambda n, key: key[:-1] + bytes([key[-1] & 0x7F]), False),
-    ],
-)
-def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, key: Any, sound: bool) -> None:
-    drawn: list[bytes] = []
-
-    def urandom(size: int) -> bytes:
-        drawn.append(key(len(drawn), secure.os.urandom(size)))
-        return drawn[-1]
-
-    monkeypatch.setattr(secure, "urandom", urandom)
-    assert secure._keys_are_whole() is sound
-    assert len(drawn) == secure.KEYS == 64
-
-
-def planted_keys(monkeypatch: Plant, change: Any) -> None:
-    """64 keys of the system, some of them changed."""
-    keys = [secure.os.urandom(32) for _ in range(64)]
-    waiting = iter(change(keys))
-    monkeypatch.setattr(secure, "urandom", lambda _: next(waiting))
+def first_byte(key: bytes, value: int) -> bytes:
+    return bytes([value]) + key[1:]
 
 
 @pytest.mark.parametrize(
     ("change", "sound"),
     [
         (lambda keys: keys, True),
+        (lambda keys: [key[:-1] for key in keys], False),
+        (lambda keys: [key + b"x" for key in keys], False),
+        (lambda keys: [first_byte(key, key[0] | 1) for key in keys], False),
+        (lambda keys: [key[:-1] + bytes([key[-1] & 0x7F]) for key in keys], False),
         (lambda keys: [*keys[:-1], keys[0]], False),
         (lambda keys: [*keys[:5], keys[5][:-1], *keys[6:]], False),
         # A bit that one key alone has, or lacks, does change.
-        (lambda keys: [bytes([key[0] & 0xFE | (n == 7)]) + key[1:] for n, key in enumerate(keys)], True),
-        (lambda keys: [bytes([key[0] | (n != 7)]) + key[1:] for n, key in enumerate(keys)], True),
+        (lambda keys: [first_byte(key, key[0] & 0xFE | (n == 7)) for n, key in enumerate(keys)], True),
+        (lambda keys: [first_byte(key, key[0] & 0xFE | (n != 7)) for n, key in enumerate(keys)], True),
     ],
-    ids=["as drawn", "one key twice", "one key too short", "one key has a bit", "one key lacks a bit"],
+    ids=[
+        "drawn",
+        "short",
+        "long",
+        "stuck at 1",
+        "stuck at 0",
+        "twice",
+        "one short",
+        "one has a bit",
+        "one lacks a bit",
+    ],
 )
-def test_one_key_among_many(monkeypatch: Plant, change: Any, sound: bool) -> None:
-    def cleared(keys: list[bytes]) -> list[bytes]:
-        # The seventh key's first bit is 0, so that exactly one lacks it in the last case.
-        return change([*keys[:7], bytes([keys[7][0] & 0xFE]) + keys[7][1:], *keys[8:]])
-
-    planted_keys(monkeypatch, cleared)
+def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, change: Any, sound: bool) -> None:
+    waiting = iter(change([secure.os.urandom(32) for _ in range(64)]))
+    monkeypatch.setattr(secure, "urandom", lambda _: next(waiting))
     assert secure._keys_are_whole() is sound
-
-
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda self, count: setattr(self, "_taken", self._taken + count) or self._taken - count,  # odd places
-        lambda self, count: setattr(self, "_taken", self._taken + 2) or self._taken - 2,  # some words twice
-    ],
-)
-def test_places_that_overlap_or_are_odd_are_seen(monkeypatch: Plant, take: Any) -> None:
-    assert secure._noise_follows_from_key()
-    monkeypatch.setattr(Stream, "take", take)
-    assert not secure._noise_follows_from_key()
-
-
-def test_a_last_word_that_is_wrong_is_seen(monkeypatch: Plant) -> None:
-    honest = Stream.words
-
-    def words(self: Stream, first: int, count: int) -> Any:
-        found = honest(self, first, count).copy()
-        found[-1] ^= np.uint64((first == 16) << 63)
-        return found
-
-    monkeypatch.setattr(Stream, "words", words)
-    assert not secure._noise_follows_from_key()
+    assert secure.KEYS == 64
+    assert next(waiting, None) is None
 
 
 def log_bound(drawn: list[int], variance: float) -> float:

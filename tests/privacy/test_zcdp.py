@@ -26,6 +26,9 @@ def test_variance_and_cost_are_inverse_and_exact() -> None:
     assert zcdp.compose([rho, rho, Fraction(1, 3)]) == Fraction(8, 15)
     assert zcdp.noise_variance(sensitivity_squared=Fraction(20), rho=zcdp.budget(math.inf)) == 0
     assert zcdp.spent(sensitivity_squared=Fraction(20), variance=Fraction(0)) == math.inf
+    # Exact also where there is no noise: a float would not survive a file.
+    for each in (0.1, 7, Fraction(1, 3), math.inf):
+        assert isinstance(zcdp.noise_variance(sensitivity_squared=Fraction(3), rho=each), Fraction)
 
 
 @pytest.mark.parametrize("delta", [1e-6, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-9, 1e-3))])
@@ -46,18 +49,13 @@ def test_the_gaussian_curve_agrees_with_dp_accounting(rho: float) -> None:
         assert zcdp.gaussian_epsilon(rho, delta) <= zcdp.epsilon(rho, delta) + 1e-9
 
 
-def test_the_papers_budgets_are_weak() -> None:
-    """DESIGN's figures at δ = 1e-6."""
-    stated = {0.1: 2.1, 1: 7.8, 5: 20.6, 10: 32, 20: 52, 40: 85}
-    for rho, eps in stated.items():
-        assert zcdp.epsilon(rho, 1e-6) == pytest.approx(eps, rel=0.03)
-
-
 def test_noise_bound_is_the_papers_e_rho() -> None:
     horizon, zones, w, d, rho, delta = 10, 100, 2, 3, 0.5, 0.05
     printed = 4 * math.sqrt(horizon * math.log(4 * horizon * zones**2 * w * (w + d) / delta) / rho)
     cells = horizon * zones * (w + d) * zones * w
     assert zcdp.noise_bound(variance=2 * horizon / rho, cells=cells, failure=delta) == pytest.approx(printed)
+    # Of one cell: √(8 · 2 · log(4 / 0.5)) = √(16 log 8).
+    assert zcdp.noise_bound(variance=2.0, cells=1, failure=0.5) == pytest.approx(math.sqrt(16 * math.log(8)))
 
 
 def test_attacks_by_simulation() -> None:
@@ -111,10 +109,9 @@ def test_a_budget_is_the_number_that_was_written() -> None:
 
 def test_a_finite_budget_is_refused_by_its_own_name() -> None:
     assert zcdp.finite_budget(total=0.1) == Fraction(1, 10)
-    with pytest.raises(ValueError, match="total must be finite, got inf"):
-        zcdp.finite_budget(total=math.inf)
-    with pytest.raises(ValueError, match="rho must be positive"):
-        zcdp.finite_budget(total=-1.0)
+    for wrong, words in ((math.inf, "total must be finite, got inf"), (-1.0, "rho must be positive")):
+        with pytest.raises(ValueError, match=words):
+            zcdp.finite_budget(total=wrong)
 
 
 @given(rho=DECIMALS, share=st.decimals(min_value=0, max_value="0.999", places=3).map(float))
@@ -126,15 +123,17 @@ def test_two_shares_are_exactly_the_whole(rho: float, share: float) -> None:
     assert isinstance(part, Fraction)
 
 
-def test_shares_of_an_infinite_budget_are_infinite_or_none() -> None:
-    assert zcdp.shares_of(math.inf, dependence=0.25) == (math.inf, {"dependence": math.inf})
-    assert zcdp.shares_of(math.inf, dependence=0) == (math.inf, {"dependence": 0})
-    assert zcdp.shares_of(0.5, dependence=0) == (Fraction(1, 2), {"dependence": 0})
-
-
-@pytest.mark.parametrize("share", [0, 0.25, np.int64(0), np.float64(0.25), np.float32(0.25)])
-def test_a_share_may_be_any_number(share: float) -> None:
-    assert zcdp.shares_of(1, dependence=share)[1]["dependence"] == Fraction(str(float(share)))
+def test_shares_of_every_kind_of_number() -> None:
+    """Of an infinite budget they are infinite, or none."""
+    for rho, share, parts in (
+        (math.inf, 0.25, (math.inf, math.inf)),
+        (math.inf, 0, (math.inf, 0)),
+        (0.5, 0, (Fraction(1, 2), 0)),
+        (1, np.int64(0), (1, 0)),
+        *((1, kind(0.25), (Fraction(3, 4), Fraction(1, 4))) for kind in (float, np.float64, np.float32)),
+    ):
+        rest, found = zcdp.shares_of(rho, dependence=share)
+        assert (rest, found["dependence"]) == parts
 
 
 @pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, True, False, "0.5", None, [0.5]])
@@ -161,12 +160,6 @@ def test_other_texts_are_no_numbers(text: str) -> None:
         zcdp.written(text)
 
 
-def test_a_variance_is_always_exact() -> None:
-    """Also zero, which is the variance of no noise: a float would not survive a file."""
-    for rho in (0.1, 7, Fraction(1, 3), math.inf):
-        assert isinstance(zcdp.noise_variance(sensitivity_squared=Fraction(3), rho=rho), Fraction)
-
-
 CONVERSIONS: list[Callable[[float, float], float]] = [
     zcdp.epsilon,
     zcdp.gaussian_epsilon,
@@ -185,10 +178,15 @@ def test_no_conversion_takes_a_wrong_number(conversion: Callable[[float, float],
             conversion(1.0, rate)
 
 
-def test_without_noise_nothing_is_protected() -> None:
+def test_conversions_at_their_ends() -> None:
+    """Without noise nothing is protected, and attacks on much budget are certain. No ε is negative."""
     assert zcdp.epsilon(math.inf, 1e-6) == zcdp.gaussian_epsilon(math.inf, 1e-6) == math.inf
-    assert zcdp.attack_power(math.inf) == 1.0
-    assert zcdp.gaussian_attack_power(math.inf) == 1.0
+    assert zcdp.attack_power(math.inf) == zcdp.gaussian_attack_power(math.inf) == zcdp.attack_power(2000.0) == 1.0
+    assert zcdp.attack_power(1.0) < 0.999
+    assert zcdp.epsilon(1e-6, 0.9) == zcdp.gaussian_epsilon(1e-6, 0.5) == 0.0
+    # The default is five false alarms in a hundred.
+    assert zcdp.attack_power(0.1) == zcdp.attack_power(0.1, 0.05)
+    assert zcdp.gaussian_attack_power(0.1) == zcdp.gaussian_attack_power(0.1, 0.05)
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
@@ -209,11 +207,6 @@ def test_the_best_order_is_found_for_budgets_of_any_size(rho: float, delta: floa
     assert found == pytest.approx(float(oracle), rel=1e-3, abs=1e-9)
 
 
-def test_epsilon_is_never_negative() -> None:
-    assert zcdp.epsilon(1e-6, 0.9) == 0.0
-    assert zcdp.gaussian_epsilon(1e-6, 0.5) == 0.0
-
-
 @pytest.mark.parametrize("rho", [1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("eps", [0.0, 0.01, 1.0])
 def test_the_gaussian_curve_is_the_integral_of_what_exceeds_it(rho: float, eps: float) -> None:
@@ -228,19 +221,6 @@ def test_the_gaussian_curve_is_the_integral_of_what_exceeds_it(rho: float, eps: 
     assert zcdp.gaussian_delta(rho, eps) == pytest.approx(oracle, rel=1e-6, abs=1e-12)
     if 0 < oracle < 1 and eps:
         assert zcdp.gaussian_epsilon(rho, oracle) == pytest.approx(eps, rel=1e-4)
-
-
-def test_attacks_on_much_budget_are_certain() -> None:
-    assert zcdp.attack_power(2000.0) == 1.0
-    assert zcdp.attack_power(1.0) < 0.999
-    # The default is five false alarms in a hundred.
-    assert zcdp.attack_power(0.1) == zcdp.attack_power(0.1, 0.05)
-    assert zcdp.gaussian_attack_power(0.1) == zcdp.gaussian_attack_power(0.1, 0.05)
-
-
-def test_the_noise_bound_of_one_cell() -> None:
-    """√(8 · 2 · log(4 / 0.5)) = √(16 log 8)."""
-    assert zcdp.noise_bound(variance=2.0, cells=1, failure=0.5) == pytest.approx(math.sqrt(16 * math.log(8)))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +253,3 @@ def test_rounding_up_never_claims_less(value: float, decimals: int) -> None:
     # A value that is a multiple but for the last bits of a double stays what it is.
     assert shown >= Fraction(value) - unit / 10**8
     assert shown < Fraction(value) + unit
-
-
-def test_every_label_shows_epsilon_at_one_in_a_million() -> None:
-    assert zcdp.epsilon_shown(0.1) == zcdp.rounded_up(zcdp.epsilon(0.1, 1e-6)) == "2.15"
