@@ -192,9 +192,12 @@ def test_two_types_of_one_id_in_two_files(tmp_path: Path, facts: Facts, kinds: s
         (pa.array([7.0, 7.0, 0.5], pa.float32()), 1),
         (pa.array([Decimal("7.50"), Decimal("7.5"), Decimal("8.0")]), 2),
         (pa.array([1, 2, 2]), 2),
+        (pa.array(np.arange(5) * 2**40 - 2**50), 5),
+        (pa.array(np.arange(5) * 2.0**40), 5),
+        (pa.array(np.arange(5).astype("datetime64[D]")), 5),
         (pa.array(["7", "7.0", "x"]).dictionary_encode(), 2),
     ],
-    ids=["floats", "small floats", "decimals", "integers", "dictionary"],
+    ids=["floats", "small floats", "decimals", "integers", "large integers", "large floats", "dates", "dictionary"],
 )
 def test_ids_that_are_not_text(ids: pa.Array, units: int) -> None:
     assert Table(one_row_each(ids), **columns(1)).units == units

@@ -103,6 +103,7 @@ def test_every_slot_is_somewhere(public: bool) -> None:
     """Seen, cut off or unobserved: together the slots of each label cell, or of all where labels are protected."""
     problem, log = a_labelled_shop(trajectories=90)
     log = Trajectories(**log._arguments() | {"labels_public": public})
+    assert (log.facts.label_names, log.facts.step_labels) == (("store", "promo"), ("promo",))
     counts = count_outcomes(log, problem, level_sizes=(1, 2, 8))
     for level, size in zip(counts.levels, (1, 2, 8), strict=True):
         assert level.shape == (3, 2, 2, 2, 2, size)

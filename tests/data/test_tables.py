@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import ibis
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import Grid, LostSales, Table, Trajectories, Zones
+from poolrl import Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless, row_checks
+from poolrl.data.on_columns import OnColumns
+from poolrl.data.sources.engine import Source
+from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
+from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
+from poolrl.problems.problem import Problem
 from tests.helpers.long_tables import long
-from tests.helpers.own_problems import PostedPrice, Wear, wear_log
+from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice, Wear, wear_log
 from tests.helpers.tables import (
     LOGS,
     WITH_ALL,
     a_mess,
+    a_shop,
     assert_counted_like_arrays,
     by_hand,
     columns,
@@ -103,3 +113,245 @@ def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_un
         np.testing.assert_array_equal(counts.levels[-1].reshape(leaves.shape), leaves)
         total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
         assert (total == table.slots).all()
+
+
+# Part by part, against the same rules for one row at a time.
+
+
+PARTS = ("state", "action", "next_state")
+ODD = [None, math.nan, math.inf, -math.inf, 1e150, -1e150, math.nextafter(1e150, math.inf), -1.1e150, 1e300, -1e-300]
+
+
+def executed(expression: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = expression.to_pyarrow().to_pydict()
+    return found
+
+
+def test_which_numbers_are_finite() -> None:
+    given = pa.table({"at": range(len(ODD) + 2), "number": pa.array([*ODD, 0.0, -7.5])})
+    table = ibis.memtable(given)
+    found = executed(table.select("at", held=finite(table.number).fill_null(False)).order_by("at"))["held"]
+    assert found == [number is not None and math.isfinite(number) for number in [*ODD, 0.0, -7.5]]
+
+
+def test_bits_by_hand() -> None:
+    numbers = [0, 1, 2, 3, 5, 255, 256, 2**29, 2**30 - 1]
+    table = ibis.memtable(pa.table({"number": pa.array(numbers)}))
+    for bits in (1, 3, 30):
+        ones = table.select("number", ones=_binary_ones(table.number, bits))
+        found = dict(zip(*(executed(ones)[name] for name in ("number", "ones")), strict=True))
+        assert found == {number: bin(number % 2**bits).count("1") for number in numbers}
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 29, 30, 31, 60, 61, 75])
+def test_repeated_steps_are_found_whatever_they_are(horizon: int) -> None:
+    """Lives of every length up to beyond the horizon; one bit that is there twice carries into the next one."""
+    rng = np.random.default_rng(horizon)
+    lives = [list(range(horizon)), [0], [horizon - 1], [0, 0], [horizon - 1] * 2, [0] * horizon, [0] * (horizon + 2)]
+    lives += [list(range(horizon - 1)) + [max(horizon - 2, 0)], [*range(horizon), horizon - 1], [0] * 2000]
+    for _ in range(12):
+        life = rng.permutation(horizon)[: rng.integers(1, horizon + 1)].tolist()
+        lives += [life, [*life, int(rng.choice(life))]]
+    rows = [(name, step) for name, life in enumerate(lives) for step in life]
+    given = pa.table({"name": [n for n, _ in rows], "step": pa.array([s for _, s in rows], pa.int32())})
+    found = executed(count_steps(ibis.memtable(given), ["name"], horizon).order_by("name"))
+    assert found["name"] == list(range(len(lives)))
+    assert found["count"] == [len(life) for life in lives]
+    assert found["repeated"] == [len(set(life)) < len(life) for life in lives]
+
+
+def a_table(**more: Any) -> pa.Table:
+    size = len(next(iter(more.values())))
+    numbers = {f"{part}_0": pa.array(np.ones(size)) for part in PARTS}
+    return pa.table({"trajectory": pa.array(range(size)), **more, **numbers})
+
+
+@pytest.mark.parametrize("first", [0, 3, -2])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.decimal128(6, 2)])
+def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
+    steps: list[Any] = [None, *range(first - 2, first + 6)]
+    if not pa.types.is_integer(kind):
+        steps += [first + 0.5, first + 1.5, first - 0.5, first + 3.5]
+    if pa.types.is_floating(kind):
+        steps += [math.nan, math.inf, -math.inf, 3e38, -3e38]
+    given = pa.array(steps, pa.float64() if kind != pa.int64() else kind).cast(kind)
+    table = Table(a_table(step=given), **columns(1, first_step=first))
+    found = executed(table.rows_of_steps(4, twice=table.rows.action_0 * 2).order_by("trajectory"))
+    held = [(n, step) for n, step in enumerate(steps) if step in range(first, first + 4)]
+    assert found["trajectory"] == [n for n, _ in held]
+    assert found["step"] == [int(step) - first for _, step in held]
+    assert found["twice"] == [2.0] * len(held)
+    assert (table.first_step, type(table.first_step)) == (first, int)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_the_first_trajectories_of_a_unit_by_id(most: int) -> None:
+    """Whatever the order of rows is; equal ids in two units are two trajectories."""
+    rng = np.random.default_rng(2)
+    unit, week, step = rng.integers(0, 4, 90), rng.integers(0, 6, 90), rng.integers(-1, 3, 90)
+    table = Table(
+        a_table(step=step, unit=unit, week=week), **columns(1, unit="unit", max_per_unit=most, trajectory="week")
+    )
+    seen: dict[tuple[int, int], list[int]] = {}
+    for u, w, s in zip(unit.tolist(), week.tolist(), step.tolist(), strict=True):
+        if s in (0, 1):
+            seen.setdefault((u, w), []).append(s)
+    expected = {
+        key: (sum(other[0] == key[0] and other < key for other in seen) >= most, len(set(life)) < len(life))
+        for key, life in seen.items()
+    }
+    lives = executed(table.lives(2))
+    found = zip(*(lives[name] for name in ("unit", "trajectory", "surplus", "repeated")), strict=True)
+    assert {(u, w): (surplus, repeated) for u, w, surplus, repeated in found} == expected
+    dropped = executed(table.dropped(2))
+    assert set(dropped) == {"unit", "trajectory"}
+    assert set(zip(*dropped.values(), strict=True)) == {key for key, (a, b) in expected.items() if a or b}
+    assert table.units == len(set(unit.tolist()))
+    assert table.slots == table.units * most
+    alone = Table(a_table(step=step, week=week), **columns(1, trajectory="week"))
+    assert set(executed(alone.lives(2))["surplus"]) == {False}
+    assert (alone.units, alone.facts.max_per_unit, alone.facts.has_units, table.facts.has_units) == (6, 1, False, True)
+
+
+def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
+    """Numbers within the bounds, at them, a little outside, and no numbers at all."""
+    rng = np.random.default_rng(9)
+    bounds = [(problem.state_low, problem.state_high), (problem.action_low, problem.action_high)]
+    found = {}
+    for part, (low, high) in zip(PARTS, [*bounds, bounds[0]], strict=True):
+        for i in range(len(low)):
+            some = [*ODD, float(low[i]), float(high[i]), float(low[i]) - 1, float(high[i]) + 1]
+            inside = rng.uniform(low[i], high[i], rows).tolist()
+            found[f"{part}_{i}"] = [some[rng.integers(len(some))] if rng.random() < 0.12 else x for x in inside]
+    return found
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("problem", [PostedPrice(2), OrderQuantity(2, 2, 0.2, 0.4, cap=60.0)])
+def test_numbers_that_no_formula_can_take_are_set_to_their_bounds(problem: Any, clip: bool) -> None:
+    given = messy(problem)
+    table = ibis.memtable(pa.table({name: pa.array(values, pa.float64()) for name, values in given.items()}))
+    table = table.mutate(at=ibis.row_number())
+    parts = [[table[f"{part}_{i}"] for i in range(problem.state_dim)] for part in PARTS]
+    found = executed(
+        table.select("at", **harmless(row_checks(problem, clip=clip, divided=False), parts, OnColumns())).order_by("at")
+    )
+    lows = {"state": problem.state_low, "action": problem.action_low, "next_state": problem.state_low}
+    highs = {"state": problem.state_high, "action": problem.action_high, "next_state": problem.state_high}
+    separable, kept = not isinstance(problem, PostedPrice), 0
+    for row in range(len(given["state_0"])):
+        for i in range(problem.state_dim):
+            values = [given[f"{part}_{i}"][row] for part in PARTS]
+            limits = [(-LARGEST_NUMBER, LARGEST_NUMBER) if clip else (lows[p][i], highs[p][i]) for p in PARTS]
+            held = all(v is not None and a - 1e-6 <= v <= b + 1e-6 for v, (a, b) in zip(values, limits, strict=True))
+            assert found[f"fine_{i}"][row] is held, values
+            wanted = values if held else [float(lows[part][i]) for part in PARTS]
+            assert [found[f"{part}_{i}"][row] for part in PARTS] == wanted
+            kept += held
+    assert separable or "fine_1" not in found
+    assert 100 < kept < len(given["state_0"]) * problem.state_dim - 20
+
+
+def test_cases_by_step() -> None:
+    table = ibis.memtable(pa.table({"step": [0, 1, 2, 3], "a": [10, 11, 12, 13], "b": [20, 21, 22, 23]}))
+    mixed = _by_step(table.step, [table.a, table.b, table.a + 0, table.b])
+    assert executed(table.select("step", x=mixed).order_by("step"))["x"] == [10, 21, 12, 23]
+    same = table.a
+    assert _by_step(table.step, [same, table.a]) is same  # one expression, without a case
+
+
+def test_a_visit_needs_all_its_coordinates() -> None:
+    """A pair of states has one node. So one product that is missing or out of bounds hides the row."""
+    problem, log = a_shop(LostSales, gridded=False, trajectories=30)
+    table = log.to_arrow()
+    place = table.schema.get_field_index("next_state_1")
+    amounts = table["next_state_1"].to_pylist()
+    partition = Grid(2).partition(problem)
+    everything = count_visits(Table(table, **columns(2)), partition).pairs.sum()
+    amounts[0], amounts[1] = None, 99.0
+    bad = table.set_column(place, "next_state_1", pa.array(amounts, pa.float64()))
+    assert everything - count_visits(Table(bad, **columns(2)), partition).pairs.sum() == 2
+
+
+def test_what_a_table_is_made_of() -> None:
+    table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
+    made = Table(Source(ibis.memtable(table), ("SELECT 1",)), **columns(1, unit="unit", max_per_unit=2))
+    assert (made.definitions, made.is_full, made.clip, repr(made)) == (("SELECT 1",), False, False, "Table(sensitive)")
+    facts = made.facts
+    assert (facts.scale_memory, facts.ids_public, facts.labels_public) == (0, False, False)  # unless it is said
+    assert Table(table, **columns(1, first_step=-(2**31))).first_step == -(2**31)
+    assert Table(table, **columns(1)).facts.max_per_unit == 1
+
+
+def test_columns_are_checked_by_name_and_kind_alone() -> None:
+    table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
+    table = table.append_column("more", table["state_0"]).append_column("most", table["state_0"])
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"first_step": -(2**31) - 1}, "first_step"),
+        ({"max_per_unit": 0, "unit": "unit"}, "max_per_unit"),
+        ({"max_per_unit": 2}, "max_per_unit needs unit"),
+        ({"step_labels": ["unit"]}, r"step_labels must be among the labels \(none\)"),
+        ({"unit": "nobody"}, "nobody"),
+        ({"scale": ["unit"]}, "column 'unit' must hold numbers"),
+        ({"actions": ["unit"]}, "column 'unit' must hold numbers"),
+        ({"scale_memory": 1}, "scale"),
+        ({"labels_public": True}, "labels"),
+        ({"states": ["stat_0"]}, r"one column 'stat_0' \(did you mean 'state_0'"),
+        ({"states": "state_0"}, "states must be a list of column names"),
+    ]
+    for bad, words in refused:
+        with pytest.raises(ValueError, match=words):
+            Table(table, **columns(1, **bad))
+    problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
+    Table(table, **columns(1)).check(problem)
+    for name in ("states", "actions", "next_states", "scale"):
+        with pytest.raises(ValueError, match=f"{name} must name 1 columns, got 2"):
+            Table(table, **columns(1, **{name: ["more", "most"]})).check(problem)
+    with pytest.raises(ValueError, match="for files, Table"):
+        Table("log.parquet", **columns(2))
+    with pytest.raises(ValueError, match=r"log .*got .*DataFrame"):
+        Pool(1.0).fit(problem, table.to_pandas())
+
+
+@pytest.mark.parametrize("source", ["memory", "parquet"])
+def test_coordinates_that_belong_together_stand_or_fall_together(source: str, tmp_path: Path) -> None:
+    """Two states and one action: one bad number of the three parts, and the whole row is at its lower bounds.
+
+    DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
+    """
+    good = {"state_0": 1.0, "state_1": 2.0, "action_0": 3.0, "next_state_0": 4.0, "next_state_1": 5.0}
+    rows = [good, *(good | {name: bad} for name in good for bad in (None, math.nan, 11.0))]
+    held = pa.table({"at": range(16)} | {name: pa.array([row[name] for row in rows], pa.float64()) for name in good})
+    pq.write_table(held, tmp_path / "log.parquet")
+    table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
+    parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
+    checked = harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())
+    found = executed(table.select("at", **checked).order_by("at"))
+    assert found["fine_0"] == [True] + [False] * 15
+    assert "fine_1" not in found
+    for name, value in good.items():
+        assert found[name] == [value] + [0.0] * 15
+
+
+def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:
+    """Parquet's statistics pass over NaN: the largest step is 1 there."""
+    pq.write_table(a_table(step=np.array([0.0, 1.0, math.nan])), tmp_path / "log.parquet")
+    table = Table(ibis.read_parquet(tmp_path / "log.parquet"), **columns(1))
+    assert executed(table.rows_of_steps(5).order_by("trajectory"))["trajectory"] == [0, 1]
+
+
+def test_a_table_without_ids_is_refused() -> None:
+    ids = pa.array([None, None], pa.int64())
+    for table in (a_table(step=[0]).slice(0, 0), a_table(step=[0, 1]).set_column(0, "trajectory", ids)):
+        with pytest.raises(ValueError, match="the table must not be empty"):
+            _ = Table(table, **columns(1)).units
+
+
+@pytest.mark.parametrize("ids_public", [False, True])
+def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
+    """The guarantee says what neighbours keep."""
+    table = Table(a_table(step=[0, 0]), **columns(1), ids_public=ids_public)
+    problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
+    found = release_outcomes(table, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1)).guarantee
+    assert table.facts.ids_public is ids_public
+    assert found.adjacency == (KEEP_IDS if ids_public else REPLACE_ANY)

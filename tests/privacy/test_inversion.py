@@ -1,18 +1,27 @@
-"""The exact sampler: thresholds against other arithmetic and with few bits, words on a threshold, and who may draw."""
+"""The exact sampler: thresholds against other arithmetic, words on a threshold, and a self-test that sees faults."""
 
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import chain, repeat
+from hashlib import sha256
+from itertools import accumulate, chain, repeat
+from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from mpmath import mp, mpf
 
+from poolrl.audit.attack import attack_case
+from poolrl.audit.cases import CASES
+from poolrl.audit.faults import in_child, thresholds
+from poolrl.privacy.noise import inversion as tables
+from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.inversion import (
     ERROR_BITS,
     LAST,
@@ -23,11 +32,15 @@ from poolrl.privacy.noise.inversion import (
     inversion,
     upper_tails,
 )
-from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
+from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.processes import program
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
 LARGEST = pytest.param(VARIANCES[-1], marks=pytest.mark.slow)
+Plant = pytest.MonkeyPatch
+OTHER_NOISE = "a known key does not draw its noise"
+STUCK = "keys repeat, or have bits that never change"
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +50,259 @@ def many_bits() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def untested() -> Iterator[None]:
+    """As in a process that has released nothing, before the test and after it."""
+    secure._faults_of_process.cache_clear()
+    yield
+    secure._faults_of_process.cache_clear()
+
+
+def test_a_sound_process_passes() -> None:
+    assert secure.sampler_faults() == []
+    secure.require_sound_sampler()
+
+
+def all_thresholds(variance: Fraction) -> np.ndarray:
+    """⌊2⁶⁴ P(X ≤ k)⌋ for all k of a table, by Jacobi's theta function in mpmath's arithmetic of 600 bits."""
+    q = mp.exp(-mpf(variance.denominator) / (2 * variance.numerator))
+    total, weights = mp.jtheta(3, 0, q), [q ** (j * j) for j in range(int(40 * float(variance) ** 0.5) + 5)]
+    tails = [*accumulate(reversed(weights))][::-1]  # P(X ≥ k), summed from the far end
+    floors = [int(mp.floor(tail / total * 2**64)) for tail in tails[1:]]
+    lower = floors[: floors.index(0) + 1]
+    upper = [int(mp.floor((1 - tail / total) * 2**64)) for tail in tails[1 : len(lower) + 1]]
+    return np.array(lower[::-1] + upper, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("variance", [*secure.KNOWN_TABLES, *VARIANCES])
+def test_every_threshold_is_the_floor_of_the_distribution(variance: Fraction) -> None:
+    exact, table = all_thresholds(variance), inversion(variance)
+    assert np.array_equal(table.thresholds, exact)
+    assert (exact[0], exact[-1]) == (0, LAST)
+    if variance in secure.KNOWN_TABLES:
+        assert sha256(exact.astype("<u8").tobytes()).hexdigest() == secure.KNOWN_TABLES[variance]
+    # The audit's own decimals are a third arithmetic.
+    lowest, by_decimals = thresholds(variance)
+    assert np.array_equal(by_decimals, exact)
+    assert lowest == table.lowest
+
+
+def test_known_noise_is_that_of_another_arithmetic() -> None:
+    """Single blocks of AES, in their order, and a search in the thresholds above. Every table begins at a block."""
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(2**16 + 20))
+    words = np.frombuffer(Cipher(algorithms.AES256(secure.KNOWN_KEY), modes.ECB()).encryptor().update(blocks), "<u8")
+    exact, first, drawn = all_thresholds(secure.KNOWN_VARIANCE), 0, b""
+    for size in secure.KNOWN_SIZES:
+        numbers = np.searchsorted(exact, words[first : first + size], side="right") - len(exact) // 2
+        drawn, first = drawn + numbers.astype("<i8").tobytes(), first + size + size % 2
+    assert sha256(drawn).hexdigest() == secure.KNOWN_NOISE
+
+
+# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
+NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+NIST_COUNTER = 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF
+NIST_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
+NIST_CIPHER = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
+
+
+def test_the_standard_s_vector_by_blocks() -> None:
+    """Both blocks of NIST's example, and the second one alone, from a counter that is one higher."""
+    one, two = (bytes(a ^ b for a, b in zip(NIST_PLAIN, NIST_CIPHER, strict=True))[i : i + 16] for i in (0, 16))
+    assert key_stream(NIST_KEY, NIST_COUNTER, 4).tobytes() == one + two
+    assert key_stream(NIST_KEY, NIST_COUNTER + 1, 2).tobytes() == two
+
+
+def forever(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def draws_of(variance: Fraction) -> Callable[..., Any]:
+    honest = secure._SecureSampler.add
+    return lambda self, counts, _: honest(self, counts, variance)
+
+
+def little_endian_counter(key: bytes, block: int, count: int) -> Any:
+    swapped = int.from_bytes(block.to_bytes(16, "little"), "big")
+    return key_stream(key, swapped, count)
+
+
+honest_words = Stream.words
+
+
+def wrong_last_word(self: Stream, first: int, count: int) -> Any:
+    found = honest_words(self, first, count).copy()
+    found[-1] ^= np.uint64((first == 16) << 63)
+    return found
+
+
+def moved_on(by: Callable[[int], int]) -> Callable[..., int]:
+    return lambda self, count: setattr(self, "_taken", self._taken + by(count)) or self._taken - by(count)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "plant", "fault"),
+    [
+        (secure, "key_stream", little_endian_counter, OTHER_NOISE),
+        (secure, "urandom", bytes, STUCK),
+        (Stream, "take", forever(0), OTHER_NOISE),
+        (Stream, "take", moved_on(lambda count: count), OTHER_NOISE),  # odd places
+        (Stream, "take", moved_on(lambda count: 2), OTHER_NOISE),  # some words twice
+        (Stream, "words", lambda self, first, count: key_stream(self._key, first, count), OTHER_NOISE),
+        (Stream, "words", wrong_last_word, OTHER_NOISE),
+        (secure._SecureSampler, "add", draws_of(Fraction(41, 3) * Fraction(93, 100)), OTHER_NOISE),
+        (secure._SecureSampler, "add", lambda self, counts, _: counts, OTHER_NOISE),
+    ],
+)
+@pytest.mark.usefixtures("untested")
+def test_a_fault_is_found_and_nothing_is_released(
+    monkeypatch: Plant, where: Any, name: str, plant: Any, fault: str
+) -> None:
+    monkeypatch.setattr(where, name, plant)
+    assert any(fault in found for found in secure.sampler_faults())
+    with pytest.raises(RuntimeError, match=r"failed its self-test .*nothing may be released"):
+        SecureNoise().begin()
+    # A process that failed once stays refused: what fails now and then is not sound.
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match=fault):
+        SecureNoise().begin()
+
+
+@pytest.mark.usefixtures("untested")
+def test_a_table_that_differs_in_one_threshold(monkeypatch: Plant) -> None:
+    honest = inversion
+
+    def wrong(variance: Fraction) -> Inversion:
+        table = honest(variance)
+        edges = table.thresholds.copy()
+        edges[len(edges) // 2] += np.uint64(1)
+        return Inversion(table.variance, table.lowest, edges, table.guide)
+
+    monkeypatch.setattr(tables, "inversion", wrong)
+    assert secure.sampler_faults() == ["tables of the distribution differ from known ones"]
+
+
+@pytest.mark.usefixtures("untested")
+def test_it_runs_once_in_a_process_and_again_in_a_fork(monkeypatch: Plant) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(secure, "sampler_faults", lambda: calls.append(1) or [])
+    for _ in range(3):
+        SecureNoise().begin()
+    assert len(calls) == 1
+
+    def in_fork() -> bytes:
+        for _ in range(2):
+            SecureNoise().begin()
+        return bytes([len(calls)])
+
+    assert in_child(in_fork) == bytes([2])
+
+
+def test_sound_draws_fail_no_oftener_than_they_may() -> None:
+    """The bound holds for every number of draws; 1e-9 cannot be counted, one in twenty can."""
+    rng = np.random.default_rng(0)
+    for variance, draws in ((Fraction(41, 3), 2000), (Fraction(1, 2), 50), (Fraction(30), 300)):
+        support, weights = discrete_gaussian(float(variance) ** 0.5)
+        found = [rng.choice(support, p=weights, size=draws) for _ in range(200)]
+        assert sum(not secure.fits_law(each, variance, 0.05) for each in found) <= 10
+        assert not secure.fits_law(2 * found[0], variance, 1e-9)
+
+
+def test_an_audit_flags_what_the_self_test_refuses(monkeypatch: Plant) -> None:
+    """It stops there: nothing can be released with such a sampler."""
+    monkeypatch.setattr(secure, "urandom", bytes)
+    found = attack_case(CASES[0], releases=100)
+    assert found.faults == (f"the sampler fails its self-test: {STUCK}",)
+    assert (found.verdict, found.releases) == ("FLAGGED", 0)
+
+
+def first_byte(key: bytes, value: int) -> bytes:
+    return bytes([value]) + key[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "sound"),
+    [
+        (lambda keys: keys, True),
+        (lambda keys: [key[:-1] for key in keys], False),
+        (lambda keys: [key + b"x" for key in keys], False),
+        (lambda keys: [first_byte(key, key[0] | 1) for key in keys], False),
+        (lambda keys: [key[:-1] + bytes([key[-1] & 0x7F]) for key in keys], False),
+        (lambda keys: [*keys[:-1], keys[0]], False),
+        (lambda keys: [*keys[:5], keys[5][:-1], *keys[6:]], False),
+        # A bit that one key alone has, or lacks, does change.
+        (lambda keys: [first_byte(key, key[0] & 0xFE | (n == 7)) for n, key in enumerate(keys)], True),
+        (lambda keys: [first_byte(key, key[0] & 0xFE | (n != 7)) for n, key in enumerate(keys)], True),
+    ],
+    ids=[
+        "drawn",
+        "short",
+        "long",
+        "stuck at 1",
+        "stuck at 0",
+        "twice",
+        "one short",
+        "one has a bit",
+        "one lacks a bit",
+    ],
+)
+def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, change: Any, sound: bool) -> None:
+    waiting = iter(change([secure.os.urandom(32) for _ in range(64)]))
+    monkeypatch.setattr(secure, "urandom", lambda _: next(waiting))
+    assert secure._keys_are_whole() is sound
+    assert secure.KEYS == 64
+    assert next(waiting, None) is None
+
+
+def log_bound(drawn: list[int], variance: float) -> float:
+    """The logarithm of the bound by sums in plain Python: values beyond three deviations are one."""
+    reach = math.ceil(3 * math.sqrt(variance))
+    weight = {k: math.exp(-k * k / (2 * variance)) for k in range(-60 * reach, 60 * reach + 1)}
+    total = sum(weight.values())
+    law, seen = dict.fromkeys(range(-reach, reach + 1), 0.0), dict.fromkeys(range(-reach, reach + 1), 0)
+    for k, w in weight.items():
+        law[max(-reach, min(reach, k))] += w / total
+    for k in drawn:
+        seen[max(-reach, min(reach, k))] += 1
+    found = sum(n * math.log(n / (len(drawn) * law[k])) for k, n in seen.items() if n)
+    freedom = 2 * reach
+    return 0.0 if found <= freedom else -found + freedom * math.log(math.e * found / freedom)
+
+
+def test_the_law_of_draws_by_plain_sums() -> None:
+    """Draws of nearby variances, so that both answers come, for several degrees of luck."""
+    rng, answers = np.random.default_rng(3), []
+    for variance in (Fraction(1, 2), Fraction(2), Fraction(41, 3), Fraction(9)):
+        for share in (0.2, 0.6, 0.8, 0.9, 1.0, 1.2, 1.5, 3.0):
+            support, weights = discrete_gaussian(math.sqrt(float(variance) * share))
+            drawn = rng.choice(support, p=weights, size=600)
+            for luck in (0.5, 1e-2, 1e-9):
+                answers.append(secure.fits_law(drawn.reshape(20, 30), variance, luck))
+                assert answers[-1] == (log_bound(drawn.tolist(), float(variance)) > math.log(luck))
+    assert 20 < sum(answers) < len(answers) - 20
+    # All at one value, and far beyond all values.
+    assert not secure.fits_law(np.zeros(500, dtype=np.int64), Fraction(41, 3), 1e-9)
+    assert not secure.fits_law(np.full(500, 10**6), Fraction(41, 3), 1e-9)
+
+
+def test_a_value_that_is_seen_once_counts() -> None:
+    """At σ² = 1/45 a single 1 has a chance of e^(−22.5), and the bound is e^(−22.5) (22.5 e / 2)², about e^(−15.7)."""
+    once, variance = np.array([1]), Fraction(1, 45)
+    assert secure.fits_law(once, variance, math.exp(-15.8))
+    assert not secure.fits_law(once, variance, math.exp(-15.5))
+    assert secure.fits_law(np.array([0]), variance, 0.5)
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(41, 3)])
+def test_the_bound_of_every_value_to_a_hundredth(variance: Fraction) -> None:
+    """Thirty draws that are all the same say what chance that one value has."""
+    for value in range(-14, 15):
+        drawn = [value] * 30
+        bound = log_bound(drawn, float(variance))
+        assert bound < -4
+        assert secure.fits_law(np.array(drawn), variance, math.exp(bound - 0.01)), value
+        assert not secure.fits_law(np.array(drawn), variance, math.exp(bound + 0.01)), value
+
+
 def below(variance: Fraction, k: int) -> mpf:
     """P(X ≤ k) by Jacobi's theta function and a sum from the far end, in mpmath's arithmetic of 600 bits."""
     q = mp.exp(-mpf(variance.denominator) / (2 * variance.numerator))
@@ -44,16 +310,6 @@ def below(variance: Fraction, k: int) -> mpf:
     reach = int(30 * mp.sqrt(mpf(variance.numerator) / variance.denominator)) + 5
     tail = mp.fsum(q ** (j * j) for j in range(abs(k) + (k >= 0), reach + abs(k)))
     return 1 - tail / total if k >= 0 else tail / total
-
-
-@pytest.mark.parametrize("variance", VARIANCES)
-def test_every_threshold_is_the_floor_of_the_distribution(variance: Fraction) -> None:
-    table = inversion(variance)
-    assert table.thresholds[0] == 0
-    assert table.thresholds[-1] == LAST
-    ks = range(table.lowest, table.lowest + len(table.thresholds))
-    for k in ks if len(ks) < 200 else ks[::37]:
-        assert int(table.thresholds[k - table.lowest]) == int(mp.floor(below(variance, k) * 2**64)), k
 
 
 @pytest.mark.parametrize("bits", [*range(1, 13), 128, 320])

@@ -57,6 +57,7 @@ NEIGHBOURS = {
     "labels": labelled_neighbours(labels_public=False),
     "public labels": labelled_neighbours(labels_public=True),
 }
+RHO = Fraction(7, 15)  # with which few variances are whole numbers
 SIZES = [(2,), (2, 4), (1, 4, 16), every_level(2), every_level(64)]
 
 
@@ -83,9 +84,9 @@ def paid_for(pair: Pair, sizes: tuple[int, ...] = (2, 4), seed: int | None = Non
             log,
             problem,
             level_sizes=sizes,
-            rho=Fraction(1, 2),
+            rho=RHO,
             noise=recorder,
-            on_top=dict.fromkeys(names, Fraction(1, 10)),
+            on_top=dict.fromkeys(names, RHO / 5),
             edges=lambda _: edges_of(problem, seed),
         )
         for log, recorder in zip((first, second), recorders, strict=True)
@@ -102,7 +103,8 @@ def paid_for(pair: Pair, sizes: tuple[int, ...] = (2, 4), seed: int | None = Non
     changes, shares = squared_change(*recorders), {}
     parts = [slice(0, of_trees), *(slice(at, at + 1) for at in range(of_trees, len(changes)))]
     for name, mechanism, part in zip(["trees", *names], (trees, *tops), parts, strict=True):
-        assert mechanism.rho == (Fraction(1, 2) if name == "trees" else Fraction(1, 10))
+        assert mechanism.rho == (RHO if name == "trees" else RHO / 5)
+        assert (one if name == "trees" else one.on_top[name]).variance == float(mechanism.variance)
         assert mechanism.cells == sum(table.size for table in recorders[0].tables[part])
         assert {*recorders[0].variances[part]} == {mechanism.sensitivity_squared / (2 * mechanism.rho)}
         shares[name] = Fraction(sum(changes[part])) / mechanism.sensitivity_squared
@@ -369,17 +371,6 @@ def test_shares_add_up_to_rho(asked: dict[str, float]) -> None:
     assert [each.rho for each in paid[1:]] == [Fraction(3, 10) * Fraction(str(share)) for share in asked.values()]
     names = ["levels and outcomes", "stock left over", "products that sell together"]
     assert [each.name for each in paid[1:]] == (names[1:2] if len(asked) == 1 else names[: len(asked)])
-
-
-def test_tables_are_told_with_their_exact_variance() -> None:
-    """σ² = Δ₂² / 2ρ, which is no whole number here."""
-    problem, log, _ = ends("left_over", labels=True)
-    rho = Fraction(7, 3)
-    asked = {"level_sizes": (1, 2), "on_top": {"left_over": rho}, "noise": SeededNoise(1)}
-    released = release_outcomes(log, problem, rho=Fraction(1), **asked)
-    variance = Fraction(2 * 2 * LEFT_PARTS**2) / rho
-    assert released.guarantee.mechanisms[-1].variance == variance
-    assert released.on_top["left_over"].variance == float(variance) != int(variance)
 
 
 def test_what_cannot_be_asked_for() -> None:

@@ -125,7 +125,7 @@ class _SecureSampler:
 
 
 # SHA-256 of all thresholds ⌊2⁶⁴ P(X ≤ k)⌋ as words of 8 bytes, lowest byte first. They were computed by mpmath's theta
-# function with 600 bits, which shares no line with our own arithmetic. tests/privacy/test_self_test.py does it again.
+# function with 600 bits, which shares no line with our own arithmetic. tests/privacy/test_inversion.py does it again.
 KNOWN_TABLES = {
     Fraction(41, 3): "244209de0276d02eb8ee3ed2804e1aae4f671d4ce06a8e8aa00ddabe06bb6fda",
     Fraction(1001, 2): "f2ae78a1eb8258b6c981b5d71efc250789bcb28cab1b4f67e8a0b267f51f67a1",
@@ -133,7 +133,7 @@ KNOWN_TABLES = {
 # Of this many keys every bit is 0 in some and 1 in others, but for a chance of 256 · 2 / 2⁶⁴.
 KEYS = 64
 # SHA-256 of the noise that a key draws for tables of these sizes and this variance, in the same words. It was computed
-# from single blocks of AES and mpmath's thresholds (tests/privacy/test_self_test.py).
+# from single blocks of AES and mpmath's thresholds (tests/privacy/test_inversion.py).
 KNOWN_KEY, KNOWN_SIZES, KNOWN_VARIANCE = bytes(range(KEY_BYTES)), (5, 1, 8, 2, 2**17), Fraction(41, 3)
 KNOWN_NOISE = "0bd05f0a3538ed49e822a8e306d08d16968eaf82c55839e52961a35ef5e0dedd"
 
