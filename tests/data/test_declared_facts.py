@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,6 @@ def a_log(*, scaled: bool = False, labelled: bool = False) -> Trajectories:
     return Trajectories(states=rows, actions=rows, next_states=rows, **more)
 
 
-def test_units_are_a_whole_number() -> None:
-    """A certificate prints it."""
-    assert (type(a_log().units), a_log().units) == (int, 1)
-
-
 def test_rows_are_relative_with_a_scale_or_a_bound_of_their_own() -> None:
     assert [has_own_bounds(problem) for problem in (PLAIN, LABELLED, EVEN, Wear(1))] == [False] * 4
     assert has_own_bounds(UNEVEN) is True
@@ -45,29 +41,28 @@ def test_rows_are_relative_with_a_scale_or_a_bound_of_their_own() -> None:
         assert is_relative(a_log(scaled=scaled), problem) is (scaled or problem is UNEVEN)
 
 
-def test_a_log_has_the_labels_of_its_problem() -> None:
-    check_relative(a_log(labelled=True), LABELLED)
-    check_relative(a_log(), PLAIN)
-    for log, problem in ((a_log(), LABELLED), (a_log(labelled=True), PLAIN)):
-        with pytest.raises(ValueError, match="label"):
-            check_relative(log, problem)
-
-
-def test_only_goods_with_a_unit_each_can_be_divided() -> None:
-    check_relative(a_log(scaled=True), PLAIN)
-    for problem in (PostedPrice(1), Wear(1)):
-        check_relative(a_log(), problem)
-        with pytest.raises(ValueError, match="a scale needs a problem whose coordinates have a unit each"):
-            check_relative(a_log(scaled=True), problem)
+UNIT_EACH = "a scale needs a problem whose coordinates have a unit each"
+NO_PLACE = "labels and a scale need outcome counts"
 
 
 @pytest.mark.parametrize(
-    ("log", "problem"), [(a_log(scaled=True), PLAIN), (a_log(labelled=True), PLAIN), (a_log(), LABELLED)]
+    ("known", "problem", "relative", "visits"),
+    [
+        ({}, PLAIN, None, None),
+        ({"labelled": True}, LABELLED, None, NO_PLACE),
+        ({}, LABELLED, "label", NO_PLACE),
+        ({"labelled": True}, PLAIN, "label", NO_PLACE),
+        ({"scaled": True}, PLAIN, None, NO_PLACE),  # only goods with a unit each can be divided
+        ({}, PostedPrice(1), None, None),
+        ({"scaled": True}, PostedPrice(1), UNIT_EACH, NO_PLACE),
+        ({"scaled": True}, Wear(1), UNIT_EACH, NO_PLACE),
+    ],
 )
-def test_nodes_have_no_place_for_labels_and_scales(log: Trajectories, problem: LostSales) -> None:
-    refuse_visits(a_log(), PLAIN)
-    with pytest.raises(ValueError, match="labels and a scale need outcome counts"):
-        refuse_visits(log, problem)
+def test_which_logs_fit_which_problems(known: Any, problem: Any, relative: str | None, visits: str | None) -> None:
+    """A log has the labels of its problem, and nodes have no place for labels and scales."""
+    for check, words in ((check_relative, relative), (refuse_visits, visits)):
+        with nullcontext() if words is None else pytest.raises(ValueError, match=words):
+            check(a_log(**known), problem)
 
 
 GIVEN: dict[str, Any] = {

@@ -166,20 +166,18 @@ def test_a_column_of_nothing_tells_nothing() -> None:
         assert found_cells(nothing, shop({"x": declared})) == {}
 
 
-@pytest.mark.parametrize(
-    ("column", "declared", "wanted"),
-    [
-        (pa.array([0.5]), ["a"], "text"),
-        (pa.array([True]), ["a"], "text"),
-        (pa.array([datetime.date(2024, 1, 1)]), ["a"], "text"),
-        (pa.array([datetime.date(2024, 1, 1)]), [1], "numbers"),
-        (pa.array([b"1"]), [1], "numbers"),
-    ],
-)
-def test_other_columns_are_refused_by_their_type(column: pa.Array, declared: list[Any], wanted: str) -> None:
-    labels = shop({"x": declared}).labels
-    with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
-        comparable(ibis.memtable(pa.table({"x": column}))["x"], labels, "x")
+def test_other_columns_are_refused_by_their_type() -> None:
+    day = pa.array([datetime.date(2024, 1, 1)])
+    for column, declared in (
+        (pa.array([0.5]), ["a"]),
+        (pa.array([True]), ["a"]),
+        (day, ["a"]),
+        (day, [1]),
+        (pa.array([b"1"]), [1]),
+    ):
+        wanted = "text" if declared == ["a"] else "numbers"
+        with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
+            comparable(ibis.memtable(pa.table({"x": column}))["x"], shop({"x": declared}).labels, "x")
 
 
 @given(st.lists(st.lists(st.integers(-50, 50), min_size=1, max_size=5, unique=True), min_size=1, max_size=3), st.data())

@@ -134,15 +134,6 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
         assert "31337" not in str(caught.value), log
 
 
-def test_impossible_rows_are_unobserved_or_clipped(tmp_path: Path, facts: Facts) -> None:
-    whole = seen(tmp_path, facts).counts().sum()
-    pq.write_table(with_secret(pq.read_table(tmp_path / "log.parquet")), tmp_path / "log.parquet")
-    assert seen(tmp_path, facts).counts().sum() == whole - 1  # one product of one day
-    assert seen(tmp_path, facts, clip=True).counts().sum() in (whole, whole - 1)  # 40 may lie beyond λ
-    facts["problem"] |= {"horizon": 2, "steps": []}
-    assert seen(tmp_path, facts).counts().size == 2 * 2 * 2 * 32
-
-
 def test_a_query_is_one_select_and_sees_the_log_alone(tmp_path: Path, facts: Facts) -> None:
     pq.write_table(with_secret(pq.read_table(tmp_path / "log.parquet")), tmp_path / "log.parquet")
     leak = "SET VARIABLE x = (SELECT 'SECRET '||max(action_0) FROM log); SELECT * FROM query(getvariable('x'))"
@@ -162,32 +153,13 @@ def test_a_query_is_one_select_and_sees_the_log_alone(tmp_path: Path, facts: Fac
     assert not (tmp_path / "leaked.csv").exists()
 
 
-def test_odd_tables(tmp_path: Path, facts: Facts) -> None:
-    """No traceback, no memory by numbers of the log, no unit of everybody without a name."""
+def test_no_memory_is_taken_by_numbers_of_the_log(tmp_path: Path, facts: Facts) -> None:
+    """The number of the row taken for the step, and for the trajectory."""
     table = pq.read_table(tmp_path / "log.parquet")
-    ids = table["trajectory"].to_pylist()
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 3}
-    nameless: dict[str, Any] = {
-        "NaN": pa.array([float("nan") if i % 7 == 0 else float(i) for i in ids]),
-        "blank": pa.array(["  " if i % 7 == 0 else f"s{i}" for i in ids]),
-        "null": pa.array([None if i % 7 == 0 else i for i in ids]),
-    }
-    named = 300 - len(range(0, 300, 7))
-    for unit in nameless.values():
-        pq.write_table(table.append_column("shop", unit), tmp_path / "odd.parquet")
-        found = seen(tmp_path, facts, source="odd.parquet")
-        assert (found.units, found.counts().sum()) == (named, named * 3 * 2)
-    pq.write_table(table.append_column("shop", pa.array([[i] for i in ids])), tmp_path / "odd.parquet")
-    with pytest.raises(ValueError, match="column 'shop' must hold ids"):
-        seen(tmp_path, facts, source="odd.parquet")
-    del facts["privacy"]["unit"], facts["privacy"]["max_per_unit"]
-    # The number of the row taken for the step, and for the trajectory.
     wide = table.set_column(1, "step", pa.array(range(900))).set_column(0, "trajectory", pa.array(range(900)))
-    pq.write_table(wide, tmp_path / "odd.parquet")
-    found = seen(tmp_path, facts, source="odd.parquet")
+    pq.write_table(wide, tmp_path / "log[1].parquet")  # a file's name, not a pattern
+    found = seen(tmp_path, facts, source="log[1].parquet")
     assert (found.units, found.counts().sum()) == (900, 3 * 2)
-    shutil.copy(tmp_path / "log.parquet", tmp_path / "log[1].parquet")  # a file's name, not a pattern
-    assert units_in(tmp_path, facts, source="log[1].parquet") == 300
 
 
 def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts: Facts) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from poolrl import Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
-from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless, row_checks
+from poolrl.data.expressions import LARGEST_NUMBER, count_steps, harmless, row_checks
 from poolrl.data.on_columns import OnColumns
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
@@ -127,23 +127,7 @@ def executed(expression: Any) -> dict[str, list[Any]]:
     return found
 
 
-def test_which_numbers_are_finite() -> None:
-    given = pa.table({"at": range(len(ODD) + 2), "number": pa.array([*ODD, 0.0, -7.5])})
-    table = ibis.memtable(given)
-    found = executed(table.select("at", held=finite(table.number).fill_null(False)).order_by("at"))["held"]
-    assert found == [number is not None and math.isfinite(number) for number in [*ODD, 0.0, -7.5]]
-
-
-def test_bits_by_hand() -> None:
-    numbers = [0, 1, 2, 3, 5, 255, 256, 2**29, 2**30 - 1]
-    table = ibis.memtable(pa.table({"number": pa.array(numbers)}))
-    for bits in (1, 3, 30):
-        ones = table.select("number", ones=_binary_ones(table.number, bits))
-        found = dict(zip(*(executed(ones)[name] for name in ("number", "ones")), strict=True))
-        assert found == {number: bin(number % 2**bits).count("1") for number in numbers}
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 29, 30, 31, 60, 61, 75])
+@pytest.mark.parametrize("horizon", [1, 2, 30, 31, 75])
 def test_repeated_steps_are_found_whatever_they_are(horizon: int) -> None:
     """Lives of every length up to beyond the horizon; one bit that is there twice carries into the next one."""
     rng = np.random.default_rng(horizon)
@@ -166,7 +150,7 @@ def a_table(**more: Any) -> pa.Table:
     return pa.table({"trajectory": pa.array(range(size)), **more, **numbers})
 
 
-@pytest.mark.parametrize("first", [0, 3, -2])
+@pytest.mark.parametrize("first", [3, -2])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.decimal128(6, 2)])
 def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
     steps: list[Any] = [None, *range(first - 2, first + 6)]
@@ -182,35 +166,6 @@ def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
     assert found["step"] == [int(step) - first for _, step in held]
     assert found["twice"] == [2.0] * len(held)
     assert (table.first_step, type(table.first_step)) == (first, int)
-
-
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_the_first_trajectories_of_a_unit_by_id(most: int) -> None:
-    """Whatever the order of rows is; equal ids in two units are two trajectories."""
-    rng = np.random.default_rng(2)
-    unit, week, step = rng.integers(0, 4, 90), rng.integers(0, 6, 90), rng.integers(-1, 3, 90)
-    table = Table(
-        a_table(step=step, unit=unit, week=week), **columns(1, unit="unit", max_per_unit=most, trajectory="week")
-    )
-    seen: dict[tuple[int, int], list[int]] = {}
-    for u, w, s in zip(unit.tolist(), week.tolist(), step.tolist(), strict=True):
-        if s in (0, 1):
-            seen.setdefault((u, w), []).append(s)
-    expected = {
-        key: (sum(other[0] == key[0] and other < key for other in seen) >= most, len(set(life)) < len(life))
-        for key, life in seen.items()
-    }
-    lives = executed(table.lives(2))
-    found = zip(*(lives[name] for name in ("unit", "trajectory", "surplus", "repeated")), strict=True)
-    assert {(u, w): (surplus, repeated) for u, w, surplus, repeated in found} == expected
-    dropped = executed(table.dropped(2))
-    assert set(dropped) == {"unit", "trajectory"}
-    assert set(zip(*dropped.values(), strict=True)) == {key for key, (a, b) in expected.items() if a or b}
-    assert table.units == len(set(unit.tolist()))
-    assert table.slots == table.units * most
-    alone = Table(a_table(step=step, week=week), **columns(1, trajectory="week"))
-    assert set(executed(alone.lives(2))["surplus"]) == {False}
-    assert (alone.units, alone.facts.max_per_unit, alone.facts.has_units, table.facts.has_units) == (6, 1, False, True)
 
 
 def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
@@ -250,14 +205,6 @@ def test_numbers_that_no_formula_can_take_are_set_to_their_bounds(problem: Any, 
             kept += held
     assert separable or "fine_1" not in found
     assert 100 < kept < len(given["state_0"]) * problem.state_dim - 20
-
-
-def test_cases_by_step() -> None:
-    table = ibis.memtable(pa.table({"step": [0, 1, 2, 3], "a": [10, 11, 12, 13], "b": [20, 21, 22, 23]}))
-    mixed = _by_step(table.step, [table.a, table.b, table.a + 0, table.b])
-    assert executed(table.select("step", x=mixed).order_by("step"))["x"] == [10, 21, 12, 23]
-    same = table.a
-    assert _by_step(table.step, [same, table.a]) is same  # one expression, without a case
 
 
 def test_a_visit_needs_all_its_coordinates() -> None:
