@@ -258,19 +258,6 @@ def test_the_door_takes_no_counts_but_our_own() -> None:
     Pool(1.0).fit(problem, log, noise=SeededNoise(0))
 
 
-def test_visits_are_counted_on_nodes_of_ours() -> None:
-    problem = Wear(2)
-    partition = Pool(1.0, Visits()).prepare(problem).where  # type: ignore[attr-defined]
-
-    class OwnPartition(type(partition)):  # type: ignore[misc]
-        def pair_index(self, step: int, state: Any, action: Any) -> Any:
-            return np.full(len(state), len(state) % 2)
-
-    own = OwnPartition(partition.problem, partition.pairs, partition.states)
-    with pytest.raises(ValueError, match="nodes of this package"):
-        release_visits(wear_log(problem, 5), problem, own, rho=1.0, noise=NeverAsked())
-
-
 def test_visits_of_a_formula_that_looks_at_the_batch_are_refused() -> None:
     class Relative(Wear):
         def unit_pair(self, state: Any, action: Any) -> Any:
