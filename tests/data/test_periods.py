@@ -42,7 +42,7 @@ def intervals(draw: st.DrawFn) -> Intervals:
     return draw(st.lists(ends, min_size=1, max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(intervals(), st.integers(0, 3), st.lists(st.integers(1, 5), min_size=4, max_size=4))
 def test_the_loss_is_the_worst_of_all_places(periods: Intervals, memory: int, costs: list[int]) -> None:
     """Against every place of a trajectory and every way to spread the others that change with it."""
@@ -129,7 +129,7 @@ def costs_of(problem: LostSales, logs: list[Any], periods: Intervals, memory: in
     return costs
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(chains())
 def test_all_periods_together_never_cost_more_than_the_ledger_says(
     chain: tuple[LostSales, list[Any], Intervals, int],

@@ -259,7 +259,7 @@ ODD_BYTES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     lines=st.lists(st.lists(st.sampled_from(ODD_BYTES), max_size=5).map(b"".join), min_size=1, max_size=6),
     end=st.sampled_from([b"\n", b"\r\n"]),
