@@ -81,7 +81,7 @@ def test_a_variance_that_does_not_fit_the_budget(monkeypatch: Plant) -> None:
 def test_one_of_two_tables_without_noise(monkeypatch: Plant) -> None:
     honest = release._Transitions
     monkeypatch.setattr(release, "_Transitions", lambda counts, _, variance: honest(counts, Exact(), variance))
-    assert TOLD_APART in faults(attack_case(PUBLISHED, releases=800))
+    assert TOLD_APART in faults(attack_case(PUBLISHED, releases=2000))
 
 
 def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
