@@ -32,17 +32,16 @@ def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0
     return policy.report.dependence
 
 
-@pytest.mark.parametrize("rho", [np.inf, 10.0, 1.0])
-def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> None:
+def test_managers_are_flagged_without_a_scale_and_not_with_it() -> None:
     raw = managers().log(WEEKS)
     scaled = managers().log(WEEKS, scale=managers().scales(WEEKS), scale_memory=4)
-    for seed in range(1 if rho == np.inf else 2):
-        found = reported(raw, SHOP, rho=rho, seed=seed)
+    for rho in (np.inf, 10.0, 1.0):
+        found = exactly(raw, SHOP) if rho == np.inf else reported(raw, SHOP, rho=rho)
         assert found.flagged
         assert found.effect > 0.3
         assert found.z > 4
         assert "orders follow demand" in advice_about_orders(found)
-        mended = reported(scaled, IN_MULTIPLES, rho=rho, seed=seed)
+        mended = exactly(scaled, IN_MULTIPLES) if rho == np.inf else reported(scaled, IN_MULTIPLES, rho=rho)
         assert not mended.flagged
         assert mended.z < LEAST_Z
 
@@ -68,7 +67,7 @@ def test_shops_that_differ_need_a_label() -> None:
     """Within each shop orders are independent of demand; of all shops together they are not."""
     facts: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 200.0}
     plain, labelled = LostSales(**facts), LostSales(**facts, labels={"shop": range(8)})
-    for seed in range(5):
+    for seed in range(2):
         rows, shop = own_sizes(seed)
         assert exactly(Trajectories(**rows), plain).flagged
         assert reported(Trajectories(**rows), plain, rho=10.0, seed=seed).flagged
@@ -77,20 +76,21 @@ def test_shops_that_differ_need_a_label() -> None:
         assert not reported(mended, labelled, rho=10.0, seed=seed).flagged
 
 
-@pytest.mark.parametrize("variance", [0, 2, 60], ids=["exact", "some noise", "much noise"])
-def test_false_alarms_are_rare(variance: int) -> None:
+def test_false_alarms_are_rare() -> None:
     """Orders of `simulate_log`, 300 logs: z is standard normal, and at a threshold of 3 one log in 740 is flagged."""
     problem = LostSales(horizon=3, holding=1.0, shortage=1.0, demand_max=100.0)
-    found = []
+    counts = []
     for seed in range(300):
         rng = np.random.default_rng(seed)
         log = problem.simulate_log(np.minimum(rng.gamma(4.0, 10.0, (300, 3, 1)), 100.0), rng=rng)
-        exact = count_joint(log, problem, bands=JOINT_BANDS)
-        found.append(compare_levels(SeededNoise(seed).begin().add(exact, Fraction(variance)), variance))
-    z = np.array([each.z for each in found])
-    assert sum(each.flagged for each in found) <= 2
-    assert abs(z.mean()) < 4 / np.sqrt(len(z))
-    assert 0.85 < z.std() < 1.15
+        counts.append(count_joint(log, problem, bands=JOINT_BANDS))
+    for variance in (0, 2, 60):
+        noisy = (SeededNoise(seed).begin().add(exact, Fraction(variance)) for seed, exact in enumerate(counts))
+        found = [compare_levels(each, variance) for each in noisy]
+        z = np.array([each.z for each in found])
+        assert sum(each.flagged for each in found) <= 2
+        assert abs(z.mean()) < 4 / np.sqrt(len(z))
+        assert 0.85 < z.std() < 1.15
 
 
 def test_noise_leaves_the_effect_right_on_average() -> None:
@@ -155,8 +155,8 @@ def by_pairs(level: IntArray, cut: IntArray, outcome: IntArray) -> float:
     return signed / pairs if pairs else 0.0
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 30))
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 20))
 def test_the_effect_is_that_of_all_pairs(seed: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
     problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=64.0)
@@ -189,16 +189,13 @@ def test_shares_add_up_exactly(rho: float, share: float) -> None:
     assert rest + part == zcdp.budget(rho)
     assert part == Fraction(str(share)) * Fraction(str(rho))
     assert zcdp.shares_of(rho, dependence=0) == (zcdp.budget(rho), {"dependence": 0})
-
-
-def test_without_a_budget_there_is_neither() -> None:
+    # Without a budget there is neither.
     assert zcdp.shares_of(np.inf, dependence=0.0) == (np.inf, {"dependence": 0})
-    assert zcdp.shares_of(np.inf, dependence=0.5) == (np.inf, {"dependence": np.inf})
+    assert zcdp.shares_of(np.inf, dependence=share) == (np.inf, {"dependence": np.inf})
 
 
 def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:
-    log = managers().log(slice(0, 5))
-    policy = Pool(1.0, dependence=0.05).fit(SHOP, log)
+    policy = Pool(1.0, dependence=0.05).fit(SHOP, managers().log(slice(0, 5)))
     trees, joint = policy.guarantee.mechanisms
     assert policy.guarantee.private
     assert (trees.rho, joint.rho, policy.guarantee.rho) == (Fraction(19, 20), Fraction(1, 20), 1.0)
@@ -212,20 +209,16 @@ def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:
 
 def test_a_dry_run_says_so() -> None:
     log = managers().log(slice(0, 5))
-    policies = [Pool(1.0, dependence=0.05).fit(SHOP, log, noise=SeededNoise(7)) for _ in range(2)]
-    assert not policies[0].guarantee.private
-    assert "NOT PRIVATE" in str(policies[0].guarantee)
-    assert policies[0].report.dependence == policies[1].report.dependence
+    first, second = (Pool(1.0, dependence=0.05).fit(SHOP, log, noise=SeededNoise(7)) for _ in range(2))
+    assert not first.guarantee.private
+    assert "NOT PRIVATE" in str(first.guarantee)
+    assert first.report.dependence == second.report.dependence
     assert not Pool(np.inf, dependence=0.05).fit(SHOP, log).guarantee.private
-
-
-def test_by_default_nothing_is_released() -> None:
-    log = managers().log(slice(0, 5))
-    policy = Pool(1.0).fit(SHOP, log, noise=SeededNoise(7))
-    assert len(policy.guarantee.mechanisms) == 1
-    assert policy.report.dependence is None
-    asked = Pool(1.0, dependence=0).fit(SHOP, log, noise=SeededNoise(7))
-    np.testing.assert_array_equal(policy.levels, asked.levels)
+    # By default nothing is released.
+    usual, asked = (Pool(1.0, **share).fit(SHOP, log, noise=SeededNoise(7)) for share in ({}, {"dependence": 0}))
+    assert len(usual.guarantee.mechanisms) == 1
+    assert usual.report.dependence is None
+    np.testing.assert_array_equal(usual.levels, asked.levels)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2.0, np.nan, np.inf, "0.1", None, True])

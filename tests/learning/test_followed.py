@@ -29,7 +29,7 @@ from poolrl.workflow.paying import shares_on_top
 from poolrl.workflow.trades.round_forecast import Played, _judged, forecast_rounds
 from tests.helpers.commands import run_poolrl
 
-MANY, FEW = 8_000, 3_000
+MANY, FEW = 4_000, 1_500
 AUCTION = ReserveAuction(horizon=2, lots=1, bid_max=8.0)
 PRICE_ONLY = ReserveAuction(horizon=2, lots=1, bid_max=8.0, sees_highest=False)
 LOST = FirstPriceBidding(horizon=2, wins=1, worth=3.0, bid_max=8.0, feedback="lost")

@@ -107,7 +107,7 @@ def release(
     return release_outcomes(log, problem, level_sizes=sizes, rho=budget(rho), noise=SeededNoise(seed))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.01, 1.0, 100.0]),
@@ -242,12 +242,11 @@ def test_the_hazard_is_exact_for_even_bins() -> None:
     assert weights[0] == pytest.approx(0.3, abs=1e-5)
 
 
-@pytest.mark.parametrize("top", [2.0, 10.0])
-def test_vanishing_budget_gives_the_prior(top: float) -> None:
+def test_vanishing_budget_gives_the_prior() -> None:
     """F → uniform between the bounds, whatever the log holds; as the signal-to-noise ratio, so as √ρ."""
     problem = LostSales(horizon=4, products=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(3)
-    log = problem.simulate_log(rng.uniform(0, top, (500, 4, 2)), rng=rng)
+    log = problem.simulate_log(rng.uniform(0, 2, (500, 4, 2)), rng=rng)
     prior = np.arange(1, 513) / 512
 
     def distance(rho: float, seed: int) -> float:
@@ -255,14 +254,14 @@ def test_vanishing_budget_gives_the_prior(top: float) -> None:
         assert estimate.points[:, -1] == pytest.approx(10, abs=0.02)
         return float(np.abs(np.cumsum(estimate.weights, axis=-1) - prior).max())
 
-    for seed in range(3):
+    for seed in range(2):
         near, nearer = distance(1e-9, seed), distance(1e-12, seed)
         assert near < 0.02
         assert nearer < 1e-3
         assert nearer < near / 10
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @example([1.1125369292536007e-308, 1.0], 2, 0)
 @given(
     st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda w: sum(w) > 0.01),

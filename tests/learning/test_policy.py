@@ -6,13 +6,14 @@ import gc
 import json
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from poolrl import (
-    Backlog,
     Grid,
     LostSales,
     Outcomes,
@@ -23,6 +24,7 @@ from poolrl import (
     Trajectories,
     Visits,
     Zones,
+    data_free,
     simulate_log,
 )
 from poolrl.data.counts import OutcomeCounts, VisitCounts
@@ -34,22 +36,22 @@ POOLS = [
     Pool(1.0, Outcomes(), Grid(4, linear=True)),
     Pool(1.0, Visits(), Grid(3)),
 ]
+PROBLEM = LostSales(horizon=3, products=2, holding=[[0.1, 0.2]], shortage=0.3, demand_max=[100.0, 50.0], boundary=0.9)
 
 
-@pytest.fixture
-def problem() -> LostSales:
-    return LostSales(horizon=3, products=2, holding=[[0.1, 0.2]], shortage=0.3, demand_max=[100.0, 50.0], boundary=0.9)
-
-
-@pytest.fixture
-def log(problem: LostSales) -> Trajectories:
+@pytest.fixture(scope="module")
+def log() -> Trajectories:
     rng = np.random.default_rng(0)
-    return problem.simulate_log(rng.uniform(0, [100, 50], (150, 3, 2)), rng=rng)
+    return PROBLEM.simulate_log(rng.uniform(0, [100, 50], (150, 3, 2)), rng=rng)
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_act_takes_one_state_or_a_batch(pool: Pool, problem: LostSales, log: Trajectories) -> None:
-    policy = pool.fit(problem, log, noise=SeededNoise(0))
+@pytest.fixture(scope="module", params=POOLS)
+def policy(request: pytest.FixtureRequest, log: Trajectories) -> Policy:
+    """Of every representation; do not change it."""
+    return request.param.fit(PROBLEM, log, noise=SeededNoise(0))
+
+
+def test_act_takes_one_state_or_a_batch(policy: Policy) -> None:
     stocks = np.array([[0.0, 0.0], [10.0, 45.5], [99.0, 3.0]])
     batch = policy.act(1, stocks)
     assert batch.shape == (3, 2)
@@ -59,6 +61,22 @@ def test_act_takes_one_state_or_a_batch(pool: Pool, problem: LostSales, log: Tra
     assert batch[1, 1] == 45.5  # above λ = 45 already: order nothing more
     assert (batch[0] <= [90.0, 45.0]).all()
     assert policy.act(np.int64(2), [1, 2]).shape == (2,)
+
+
+def test_saving_and_loading_changes_nothing(policy: Policy, tmp_path: Path) -> None:
+    policy.save(tmp_path / "policy.npz")
+    again = Policy.load(tmp_path / "policy.npz")
+    stocks = np.random.default_rng(1).uniform(0, [100, 50], (40, 2))
+    for step in range(3):
+        assert np.array_equal(policy.act(step, stocks), again.act(step, stocks))
+    assert (again.guarantee, again.report) == (policy.guarantee, policy.report)
+    assert again.problem.facts() == PROBLEM.facts()
+    # A dry run says so in its file.
+    with np.load(tmp_path / "policy.npz") as file:
+        text = file["facts"].tobytes().decode()
+    assert "NOT PRIVATE" in text
+    assert json.loads(text)["guarantee"]["private"] is False
+    assert "NOT PRIVATE" in repr(again)
 
 
 @pytest.mark.parametrize(
@@ -74,25 +92,9 @@ def test_act_takes_one_state_or_a_batch(pool: Pool, problem: LostSales, log: Tra
         (0, ["many", "few"], "stock must hold numbers in a regular array"),
     ],
 )
-def test_a_bad_question_gets_a_clear_answer(
-    problem: LostSales, log: Trajectories, step: int, stock: list, message: str
-) -> None:
-    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+def test_a_bad_question_gets_a_clear_answer(step: int, stock: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        policy.act(step, stock)
-
-
-@pytest.mark.parametrize("pool", POOLS)
-def test_saving_and_loading_changes_nothing(pool: Pool, problem: LostSales, log: Trajectories, tmp_path: Path) -> None:
-    policy = pool.fit(problem, log)
-    policy.save(tmp_path / "policy.npz")
-    again = Policy.load(tmp_path / "policy.npz")
-    stocks = np.random.default_rng(1).uniform(0, [100, 50], (40, 2))
-    for step in range(3):
-        assert np.array_equal(policy.act(step, stocks), again.act(step, stocks))
-    assert again.guarantee == policy.guarantee
-    assert again.report == policy.report
-    assert again.problem.facts() == problem.facts()
+        data_free(PROBLEM).act(step, stock)
 
 
 def test_policies_for_your_own_problems(tmp_path: Path) -> None:
@@ -109,16 +111,7 @@ def test_policies_for_your_own_problems(tmp_path: Path) -> None:
             Policy.load(tmp_path / "policy.npz", problem=PostedPrice(3))
 
 
-def test_a_dry_run_says_so_in_its_file(problem: LostSales, log: Trajectories, tmp_path: Path) -> None:
-    Pool(1.0).fit(problem, log, noise=SeededNoise(7)).save(tmp_path / "policy.npz")
-    with np.load(tmp_path / "policy.npz") as file:
-        text = file["facts"].tobytes().decode()
-    assert "NOT PRIVATE" in text
-    assert json.loads(text)["guarantee"]["private"] is False
-    assert "NOT PRIVATE" in repr(Policy.load(tmp_path / "policy.npz"))
-
-
-def rewrite(path: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
+def rewrite(path: Path, name: str, change: Callable[[Any], Any]) -> None:
     """Change one array of an npz and write a perfectly valid file again."""
     with np.load(path) as file:
         arrays = dict(file)
@@ -126,24 +119,19 @@ def rewrite(path: Path, name: str, change) -> None:  # type: ignore[no-untyped-d
     np.savez(path, **arrays)
 
 
-def test_tampering_and_truncation_are_noticed(problem: LostSales, log: Trajectories, tmp_path: Path) -> None:
-    path = tmp_path / "policy.npz"
-    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-
-    policy.save(path)
-    rewrite(path, "levels", lambda levels: levels + 1e-9)
-    with pytest.raises(ValueError, match="was changed after it was saved"):
-        Policy.load(path)
+def test_tampering_and_truncation_are_noticed(tmp_path: Path) -> None:
+    path, policy = tmp_path / "policy.npz", data_free(PROBLEM)
 
     def forged(text: np.ndarray) -> np.ndarray:  # a forger turns the dry run into a private one
         lie = text.tobytes().replace(b'"secure_noise": false', b'"secure_noise": true')
         assert lie != text.tobytes()
         return np.frombuffer(lie, np.uint8)
 
-    policy.save(path)
-    rewrite(path, "facts", forged)
-    with pytest.raises(ValueError, match="was changed after it was saved"):
-        Policy.load(path)
+    for name, change in (("levels", lambda levels: levels + 1e-9), ("facts", forged)):
+        policy.save(path)
+        rewrite(path, name, change)
+        with pytest.raises(ValueError, match="was changed after it was saved"):
+            Policy.load(path)
 
     policy.save(path)
     data = path.read_bytes()
@@ -172,9 +160,7 @@ def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
         Policy.load(tmp_path / "nothing.npz")
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_no_log_is_reachable_from_a_policy(pool: Pool, problem: LostSales, log: Trajectories, tmp_path: Path) -> None:
-    policy = pool.fit(problem, log)
+def test_no_log_is_reachable_from_a_policy(policy: Policy, log: Trajectories, tmp_path: Path) -> None:
     seen: set[int] = set()
     frontier: list[object] = [policy]
     while frontier:
@@ -194,15 +180,7 @@ def test_no_log_is_reachable_from_a_policy(pool: Pool, problem: LostSales, log: 
         assert all(number.tobytes() not in content for number in row for content in contents)
 
 
-def test_a_backlog_policy_raises_stock_from_below_zero() -> None:
-    problem = Backlog(horizon=2, holding=0.1, shortage=0.3, demand_max=100.0)
-    rng = np.random.default_rng(0)
-    policy = Pool(1.0).fit(problem, problem.simulate_log(rng.uniform(0, 100, (100, 2, 1)), rng=rng))
-    assert policy.act(0, [-40.0]) == pytest.approx(policy.levels[0])
-    assert policy.act(0, [95.0]) == pytest.approx([95.0])
-
-
-def test_zones_policies_answer_between_their_nodes(problem: LostSales, log: Trajectories) -> None:
-    policy = Pool(5.0, Outcomes(), Zones(10)).fit(problem, log, noise=SeededNoise(0))
+def test_zones_policies_answer_between_their_nodes(log: Trajectories) -> None:
+    policy = Pool(5.0, Outcomes(), Zones(10)).fit(PROBLEM, log, noise=SeededNoise(0))
     stocks = np.column_stack([np.linspace(0, 90, 50), np.full(50, 5.0)])
     assert len(np.unique(policy.act(0, stocks).round(3), axis=0)) > 5

@@ -76,28 +76,18 @@ def test_infinite_budget_is_the_noiseless_estimate_exactly() -> None:
     assert optimum(problem, weights).levels == pytest.approx(fits[0], abs=0.5)
 
 
-def test_vanishing_budget_is_the_data_free_policy() -> None:
-    problem = shop()
-    log = problem.simulate_log(demand(300, problem), rng=np.random.default_rng(1))
-    free = data_free(problem).levels
-    for seed in range(5):
-        learned = Pool(1e-12).fit(problem, log, noise=SeededNoise(seed)).levels
-        assert learned == pytest.approx(free, abs=0.1)
-    assert np.abs(Pool(1.0).fit(problem, log, noise=SeededNoise(0)).levels - free).max() > 5
-
-
 def test_more_budget_and_more_data_help() -> None:
     problem = shop()
-    paths = demand(4000, problem, seed=9)
+    paths = demand(2000, problem, seed=9)
     best = saa(problem, paths)
 
     def gap(rho: float, episodes: int) -> float:
         log = problem.simulate_log(demand(episodes, problem, seed=1), rng=np.random.default_rng(1))
-        fits = [Pool(rho).fit(problem, log, noise=SeededNoise(seed)) for seed in range(4)]
+        fits = [Pool(rho).fit(problem, log, noise=SeededNoise(seed)) for seed in range(2)]
         return float(np.mean([relative_gap(problem, fit, paths, benchmark=best) for fit in fits]))
 
     free = relative_gap(problem, data_free(problem), paths, benchmark=best)
-    assert gap(0.1, 30_000) < 0.01
+    assert gap(0.1, 20_000) < 0.01
     assert gap(1.0, 2000) < gap(0.01, 2000) < free
     assert gap(0.01, 20_000) < gap(0.01, 1000)
 
@@ -222,9 +212,9 @@ def test_your_own_problem_with_feedback_on_the_higher_side() -> None:
     for low, best_price, best_revenue in ((20.0, 20.0, 20.0), (0.0, 20.0, 10.0)):
         problem = PostedPrice(horizon=2, lowest_price=5.0)
         rng = np.random.default_rng(0)
-        values = rng.uniform(low, 40, (20_000, 2, 1))
+        values = rng.uniform(low, 40, (8_000, 2, 1))
         log = simulate_log(problem, values, rng=rng)
-        policy = Pool(1.0, values=Grid(50)).fit(problem, log, noise=SeededNoise(0))
+        policy = Pool(1.0, values=Grid(25)).fit(problem, log, noise=SeededNoise(0))
         price = policy.act(0, np.zeros(1))
         assert price == pytest.approx([best_price], abs=2.5)
         assert price >= 5.0

@@ -34,18 +34,18 @@ def test_it_is_what_gymnasium_calls_an_environment(model: PrivateModel, kind: st
 
 @pytest.mark.parametrize("kind", ["the paper's", "bread, sold"])
 def test_a_plan_costs_in_it_what_it_said(model: PrivateModel, kind: str) -> None:
-    """4,000 shops that order up to the plan's levels, to four standard errors."""
+    """800 shops that order up to the plan's levels, to four standard errors."""
     plan = plan_orders(model, SHOPS[kind])
     shop = ModelEnv(model, SHOPS[kind])
     levels = [plan.order(step, [0.0, 0.0]) for step in range(3)]  # no fixed cost: up to one level from every stock
-    rewards = np.zeros(4_000)
-    for number in range(4_000):
+    rewards = np.zeros(800)
+    for number in range(800):
         shop.reset(seed=3 if number == 0 else None)
         for step in range(3):
             _, reward, ended, _, _ = shop.step(levels[step] / shop.world.high)
             rewards[number] += reward
         assert ended
-    assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 4_000**0.5)
+    assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 800**0.5)
 
 
 def test_gymnasium_makes_many_of_it(model: PrivateModel) -> None:

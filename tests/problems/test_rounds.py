@@ -14,6 +14,7 @@ from poolrl import (
     FirstPriceBidding,
     Grid,
     LostSales,
+    Policy,
     Pool,
     ReserveAuction,
     SeededNoise,
@@ -129,7 +130,7 @@ WORLDS: list[tuple[OutcomeProblem, float]] = [
 def test_the_law_is_found_again(problem: OutcomeProblem, within: float) -> None:
     """A large log, no noise: F lies within a little of the truth wherever enough was tried."""
     rng = np.random.default_rng(3)
-    outcomes = problem.arranged(rng.gamma(6.0, 0.2, (40_000, 1, problem.outcome_dim)).clip(0, 4))
+    outcomes = problem.arranged(rng.gamma(6.0, 0.2, (20_000, 1, problem.outcome_dim)).clip(0, 4))
     model = Pool(np.inf).model(problem, simulate_log(problem, outcomes, rng=rng))
     for i in range(problem.outcome_dim):
         law, points = model.outcomes.weights[0, i], model.outcomes.points[i]
@@ -281,7 +282,7 @@ def test_another_way_to_plan_a_count_agrees() -> None:
 def test_counts_tell_what_was_earned(problem: OutcomeProblem) -> None:
     """By the rows themselves, and by the trees without noise: the same, but for the width of bins."""
     rng = np.random.default_rng(5)
-    outcomes = problem.arranged(rng.gamma(5.0, 0.25, (4_000, 3, problem.outcome_dim)).clip(0, 4))
+    outcomes = problem.arranged(rng.gamma(5.0, 0.25, (1_000, 3, problem.outcome_dim)).clip(0, 4))
     log = simulate_log(problem, outcomes, rng=rng)
     parts = (log.states, log.actions, log.next_states)
     earned = sum(problem.reward(step, *(part[:, step] for part in parts)).mean() for step in range(3))
@@ -292,6 +293,7 @@ def test_counts_tell_what_was_earned(problem: OutcomeProblem) -> None:
     assert counted == (pytest.approx(earned, rel=0.02), 0)
 
 
+@pytest.mark.usefixtures("short_forecast")
 @pytest.mark.parametrize(("reserve", "verdict"), [(None, "switch"), (3.9, "do not switch")])
 def test_the_page_says_do_not_switch_where_that_is_the_truth(reserve: float | None, verdict: str) -> None:
     """Reserves anywhere up to the bound are beaten by learned ones; a reserve that nobody meets is beaten by them."""
@@ -304,3 +306,47 @@ def test_the_page_says_do_not_switch_where_that_is_the_truth(reserve: float | No
     if reserve is not None:
         policy.rule = CountTable(np.full((1, 2, 1), reserve), np.zeros((1, 2, 1)))
     assert forecast_rounds(policy, FadedTrees.of(released)).verdict == verdict
+
+
+def learned(problem: OutcomeProblem, rows: int = 400) -> Policy:
+    rng = np.random.default_rng(0)
+    outcomes = problem.arranged(
+        rng.uniform(problem.outcome_low, problem.outcome_high, (rows, problem.horizon, problem.outcome_dim))
+    )
+    return Pool(1.0).fit(problem, simulate_log(problem, outcomes, rng=rng), noise=SeededNoise(1))
+
+
+ROUNDS = {
+    "auction": (ReserveAuction, {"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2}, {"keep": 1.0}, "lots"),
+    "pricing": (DynamicPricing, {"horizon": 3, "stock": 2, "price_max": 4.0, "keep": 0.1}, {"keep": 1.0}, "stock"),
+    "bidding": (FirstPriceBidding, {"horizon": 3, "wins": 2, "worth": 1.5, "bid_max": 4.0}, {"worth": 3.0}, "wins"),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_rounds_are_planned_again_with_other_costs(name: str) -> None:
+    kind, facts, costs, count = ROUNDS[name]
+    model = PrivateModel.of(learned(kind(**facts), 800))
+    usual, other = model.plan(), model.plan(kind(**facts | costs))
+    assert other.guarantee == usual.guarantee
+    # A seller who keeps something of worth asks for more; whoever wins something of more worth bids more.
+    assert (other.rule.arrays()["actions"][..., 1:, :] > usual.rule.arrays()["actions"][..., 1:, :]).all()
+    # The same decisions as those of a model that was learned for it: laws do not depend on costs.
+    fresh = learned(kind(**facts | costs), 800)
+    np.testing.assert_array_equal(other.rule.arrays()["actions"], fresh.rule.arrays()["actions"])
+    fewer, longer = model.plan(kind(**facts | {count: 1})), model.plan(kind(**facts | {"horizon": 5}))
+    assert fewer.rule.arrays()["actions"].shape == (3, 2, 1)
+    assert longer.rule.arrays()["actions"].shape == (5, 3, 1)
+    np.testing.assert_array_equal(fewer.rule.arrays()["actions"], usual.rule.arrays()["actions"][:, :2])
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_rounds_with_other_laws_are_refused(name: str) -> None:
+    kind, facts, _, _ = ROUNDS[name]
+    model = PrivateModel.of(learned(kind(**facts)))
+    bound = "price_max" if name == "pricing" else "bid_max"
+    with pytest.raises(ValueError, match=f"learned with another {bound}: in a plan only horizon, "):
+        model.plan(kind(**facts | {bound: 5.0}))
+    other = DynamicPricing(price_max=4.0) if name != "pricing" else FirstPriceBidding(**ROUNDS["bidding"][1])
+    with pytest.raises(ValueError, match=r"learned (for|with)"):
+        model.plan(other)
