@@ -15,9 +15,10 @@ demo: $(INSTALLED)
 	rm -rf demo
 	$(BIN)/poolrl demo
 
-# What a contributor runs: a few minutes on 2 cores. One thread of linear algebra for each worker.
+# What a contributor runs: a few minutes on 2 cores. One thread of linear algebra for each worker. What pytest makes of
+# assertions is kept for the next time.
 test: $(TESTABLE)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	@echo "The rest (servers, browser, clusters, soaks, large statistics): make test-all"
 
 test-all: $(COMPLETE)

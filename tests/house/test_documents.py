@@ -1,15 +1,24 @@
-"""Documents that point at code: every test they name exists, every link leads somewhere, every lemma has a test."""
+"""Documents: what they name exists, their examples run, their figures are the generated ones."""
 
 from __future__ import annotations
 
 import ast
+import doctest
+import math
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from attacks.targets import SHARES
+from cyclopts import CycloptsError
 
-from poolrl import __version__
+from poolrl import Policy, __version__
+from poolrl.cli.main import app
+from tests.helpers.commands import CommandLine
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -65,3 +74,161 @@ def test_the_documents_name_every_room() -> None:
     assert set(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)) == rooms
     readme = (ROOT / "README.md").read_text()
     assert all(f"{room}/" in readme for room in rooms)
+
+
+@pytest.mark.parametrize(
+    ("page", "examples"),
+    [
+        ("README.md", 16),
+        ("docs/workflow.md", 12),
+        ("docs/architecture.md", 43),
+        ("docs/plans.md", 42),
+    ],
+)
+def test_examples_of_pages_run(page: str, examples: int) -> None:
+    results = doctest.testfile(str(ROOT / page), module_relative=False)
+    assert results.attempted >= examples
+    assert results.failed == 0
+
+
+def test_the_guide_prints_the_attacks_as_they_are() -> None:
+    """The table of attacks in docs/workflow.md is computed."""
+    from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
+
+    guide = (ROOT / "docs" / "workflow.md").read_text()
+    budgets = (0.01, 0.1, 0.3, 1.0, 3.0)
+    at_most = [math.ceil(1000 * attack_power(rho)) / 10 for rho in budgets]
+    assert " | ".join(f"{share:.1f}%" for share in at_most) in guide
+    assert " | ".join(f"{100 * gaussian_attack_power(rho):.1f}%" for rho in budgets) in guide
+
+
+def cells_of(page: str, heading: str, name: str) -> list[str]:
+    """A row of the first table behind a heading: its cells behind the name that it begins with."""
+    rows = (ROOT / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0].splitlines()
+    (row,) = [row for row in rows if row.startswith(f"| {name} |")]
+    return [cell.strip(" *") for cell in row.strip("|").split("|")[1:]]
+
+
+def assert_quoted(quoted: list[str], measured: list[str], *, plus: float = 0.0) -> None:
+    """Each figure of README is the one of the table (its mean, where it has an error), rounded to README's digits."""
+    assert len(quoted) == len(measured)
+    for said, cell in zip(quoted, measured, strict=True):
+        decimals = len(said.partition(".")[2])
+        found = plus + float(cell.split()[0].replace(",", ""))
+        assert float(said.replace("−", "-").replace(",", "")) == pytest.approx(found, abs=0.5001 * 10**-decimals)
+
+
+def test_the_readme_quotes_generated_tables() -> None:
+    """The chain's costs stand in docs/benchmarks.md, the paper's gaps in docs/results.md."""
+    brings, bench = "What it brings, and what privacy costs", "docs/benchmarks.md"
+    managers = cells_of("README.md", brings, "managers' orders, closed loop: cost / today's cost")
+    rows = ("today's managers", "SAA per store (not private)", "ours")
+    assert_quoted(managers, [c for row in rows for c in cells_of(bench, "Real logs, bench e", row) if c])
+    today, saa, *private = cells_of("README.md", brings, "independent orders, a policy per store: cost / SAA's")
+    assert saa == "1"
+    rows = ("today's managers", "ours")
+    gaps = [c for row in rows for c in cells_of(bench, "Real logs, bench c", row) if c]
+    assert_quoted([today, *private], gaps, plus=1.0)
+    readme = (ROOT / "README.md").read_text()
+    (new,) = re.findall(r"A new store without rows pays ([\d.]+) times its own SAA at ρ = 1", readme)
+    assert_quoted([new], cells_of(bench, "Real logs, bench g", "ours")[1:2], plus=1.0)
+    names = {
+        "**`Pool`**": "Pool (default)",
+        "`Pool.published`, printed": "Pool.published, printed constants",
+        "`Pool.published`, tuned": "Pool.published, tuned scale of Γ",
+        "input perturbation": "input perturbation",
+        "output perturbation": "output perturbation",
+        "no data: plan on the public bounds": "no data: plan on the public bounds",
+    }
+    for ours, theirs in names.items():
+        quoted = cells_of("README.md", "The paper, reproduced", ours)
+        assert_quoted(quoted, cells_of("docs/results.md", "In short", theirs)[3:])
+    holds, _, undecided, *_ = cells_of("docs/results.md", "In short", "Pool (default)")
+    ((said, of, open_claims),) = re.findall(r"\((\d+) of (\d+), (\d+)\s+undecided\)", readme)
+    assert (said, open_claims) == (holds, undecided)
+    assert int(of) == int(holds) + int(undecided)
+
+
+def shell_lines(document: Path) -> str:
+    return "".join(re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL))
+
+
+def test_the_command_line_understands_every_command_of_the_readme() -> None:
+    """Verbs and options exist, and their values can be read; nothing is run."""
+    commands = [line for line in shell_lines(ROOT / "README.md").splitlines() if line.startswith("poolrl ")]
+    assert len(commands) >= 7
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+    for command in commands:
+        app.parse_args(shlex.split(command, comments=True)[1:], exit_on_error=False, print_error=False)
+    with pytest.raises(CycloptsError):
+        app.parse_args(["plan", "--unitz", "100"], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.slow
+def test_the_walk_through(tmp_path: Path) -> None:
+    """The README's own lines, through a real shell and the real command line."""
+    lines = shell_lines(ROOT / "README.md")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    answer = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", lines],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    shop = tmp_path / "shop"
+    assert {path.name for path in shop.iterdir()} - {".release.lock"} == {
+        "poolrl.toml",
+        "sensitive",
+        "release",
+        "ledger.sqlite",
+        "ledger.sqlite.key",
+        "ledger.sqlite.signing",
+    }
+    for words in ("not for release", "no row of the log was read", "Everything holds.", "order up to", "commit"):
+        assert words in answer.stdout
+    assert Policy.load(shop / "release" / "policy.npz").guarantee.private
+    page = (shop / "release" / "report.html").read_text()
+    assert 'id="levels-data"' in page
+    assert "What if costs change?" in page
+
+
+@pytest.mark.usefixtures("short_plan", "no_page")
+def test_the_demo_is_the_walk_through(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its headings are commands that exist, its release holds, and its last line is a question with an answer."""
+    monkeypatch.setattr("poolrl.workflow.budget.BUDGETS", (0.1,))
+    monkeypatch.setattr("poolrl.workflow.budget.SIZES", (30,))
+    shop = tmp_path / "shop"
+    answer = command_line("demo", shop)
+    assert answer.code == 0, answer.err
+    commands = [shlex.split(line)[2:] for line in answer.out.splitlines() if line.startswith("$ poolrl ")]
+    assert [command[0] for command in commands] == ["init", "check", "plan", "fit", "decide"]
+    for command in commands:
+        app.parse_args(command, exit_on_error=False, print_error=False)
+    for words in ("not for release", "What a budget buys", "How large a log", "WHO IS PROTECTED", "Now open"):
+        assert words in answer.out
+    policy, certificate = shop / "release" / "policy.npz", shop / "release" / "certificate.json"
+    assert "Everything holds" in command_line("verify", policy, certificate, "--ledger", shop / "ledger.sqlite").out
+    assert "order up to" in command_line(*commands[-1]).out
+
+
+def test_help_and_a_bad_argument(tmp_path: Path, command_line: CommandLine) -> None:
+    for verb, told in {
+        "demo": ("Write the example", "--out", "poolrl demo /tmp/shop"),
+        "reproduce": ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"),
+    }.items():
+        answer = command_line(verb, "--help")
+        assert answer.code == 0
+        assert [words for words in told if words not in answer.out] == []
+    assert command_line("--version").out.strip() == __version__
+    answer = command_line("demo", tmp_path)
+    assert answer.code == 1
+    assert answer.err == f"poolrl: {tmp_path} exists: name another folder, or remove it\n"
+    (tmp_path / "file").write_text("")
+    answer = command_line("demo", tmp_path / "file" / "shop")
+    assert answer.code == 1
+    assert "Traceback" not in answer.err

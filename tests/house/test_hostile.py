@@ -102,11 +102,12 @@ def memory_to_refuse(content: bytes, path: Path) -> int:
         archive(("a.npy", header("(1,)", "'|O'") + bytes(8))),
         archive(("a.npy", header("(3,)") + bytes(16))),
         archive(("a.npy", header("(3,)") + bytes(32))),
-        archive(("a.npy", bytes(60_000_000))),  # 300 MB packed into 300 kB
+        b"",
     ],
     ids=["a trillion", "overflow", "wide text", "objects", "too short", "too long", "a bomb"],
 )
 def test_nothing_is_allocated_for_a_declared_size(content: bytes, tmp_path: Path) -> None:
+    content = content or archive(("a.npy", bytes(60_000_000)))  # packed into 60 kB
     assert memory_to_refuse(content, tmp_path / "a.npz") < 5_000_000
 
 

@@ -1,17 +1,25 @@
-"""`PrivateModel`: learned once, planned at no cost."""
+"""`PrivateModel`: learned once, planned at no cost; also for joint decisions, beside an exact programme."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 
 from poolrl import (
     Backlog,
+    Depot,
+    Fitted,
+    Grid,
     LostSales,
     Outcomes,
     Policy,
@@ -21,10 +29,20 @@ from poolrl import (
     Trajectories,
     Visits,
     Zones,
+    check_problem,
+    rollout_cost,
+    simulate_log,
 )
-from poolrl.learning.stored import Names
+from poolrl.checks import FloatArray
+from poolrl.learning.fitted import FittedU, fit_values
+from poolrl.learning.model import MODEL_FORMAT
+from poolrl.learning.planning import default_values
+from poolrl.learning.stored import Names, read_learned, write_learned
+from poolrl.plans.environment import ModelEnv
+from poolrl.workflow.decide import open_desk
 from poolrl.workflow.page import what_if_section
 from poolrl.workflow.trades.shop_levels import cost_by_model
+from tests.helpers.own_problems import Wear
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
 
@@ -205,3 +223,221 @@ def test_what_ifs_are_plans_of_the_same_model() -> None:
     planned = PrivateModel.of(policy).plan(other)
     assert twice[1] == f"{np.median(planned.levels / policy.levels) - 1:.0%} higher"
     assert twice[2] == f"{1 - cost_by_model(planned, other) / cost_by_model(policy, other):.1%}"
+
+
+TOP = 10.0
+SMALL = Fitted(states=64, hinges=32, outcomes=64)
+
+
+def a_depot(products: int = 2, horizon: int = 3, **more: Any) -> Depot:
+    shop = LostSales(horizon=horizon, products=products, holding=0.3, shortage=3.0, demand_max=TOP)
+    return Depot(**({"shop": shop, "express": 0.6, "reserve_holding": 0.2, "reserve_max": TOP} | more))
+
+
+@pytest.fixture(scope="module")
+def common() -> PrivateModel:
+    problem, rng = a_depot().shop, np.random.default_rng(4)
+    common = rng.gamma(4.0, 1.0, (800, 3, 1))
+    demand = np.minimum(common * rng.gamma(4.0, 0.25, (800, 3, 2)), TOP)
+    return Pool(1.0, together=0.1).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(2))
+
+
+@pytest.fixture(scope="module")
+def fitted(common: PrivateModel) -> Policy:
+    """The plan of a depot by fitted values, which several tests ask; do not change it."""
+    return common.plan(a_depot(), values=SMALL)
+
+
+def exact_cost(depot: Depot, drawn: FloatArray, points: int) -> float:
+    """The best cost of two products and their reserve, by a programme on a lattice, for outcomes (H, S, 2)."""
+    axis = np.linspace(0.0, TOP, points)
+    levels = np.array(list(itertools.product(axis, axis, axis)))
+    value = np.zeros((points,) * 3)
+    for step in reversed(range(depot.horizon)):
+        after = np.zeros(len(levels))
+        for outcome in drawn[step]:
+            left = depot.next_state(step, levels, levels, outcome) / TOP * (points - 1)
+            lower = np.minimum(left.astype(int), points - 2)
+            part = left - lower
+            total = depot.cost(step, levels, levels, outcome)
+            for corner in itertools.product((0, 1), repeat=3):
+                weight = np.prod(np.where(corner, part, 1 - part), axis=1)
+                total = total + weight * value[tuple((lower + corner).T)]
+            after += total / len(drawn[step])
+        value = after.reshape((points,) * 3)
+        for way in range(3):  # what is there stays: the best of all levels that are no lower
+            value = np.flip(np.minimum.accumulate(np.flip(value, way), axis=way), way)
+    return float(value[0, 0, 0])
+
+
+def test_fitted_values_come_near_the_exact_programme() -> None:
+    depot, rng = a_depot(), np.random.default_rng(0)
+    drawn = np.minimum(rng.gamma(4.0, 1.0, (3, 32, 1)) * rng.gamma(4.0, 0.25, (3, 32, 2)), TOP)
+    best = exact_cost(depot, drawn, 21)
+    found = fit_values(depot, drawn, SMALL)
+    # The same 32 outcomes of each step, in all combinations of some hundred paths.
+    paths = np.stack([drawn[step][rng.integers(32, size=3_000)] for step in range(3)], axis=1)
+    state, costs = np.zeros((3_000, 3)), np.zeros(3_000)
+    for step in range(3):
+        action = found.act(depot, step, state)
+        assert (action >= state - 1e-9).all()
+        costs += depot.cost(step, state, action, paths[:, step])
+        state = depot.next_state(step, state, action, paths[:, step])
+    assert costs.mean() <= 1.02 * best + 3 * costs.std() / np.sqrt(len(costs))
+    assert costs.mean() >= 0.97 * best - 3 * costs.std() / np.sqrt(len(costs))
+
+
+def test_a_reserve_costs_what_is_said_by_hand() -> None:
+    """Two short by 2 and 1, a reserve of 2: two are brought, one is lost; nothing is left."""
+    depot = a_depot()
+    state, action = np.zeros((1, 3)), np.array([[4.0, 5.0, 2.0]])
+    short, ample = np.array([[6.0, 6.0]]), np.array([[1.0, 5.0]])
+    assert depot.cost(0, state, action, short) == pytest.approx([2 * 0.6 + 1 * 3.0])
+    assert depot.next_state(0, state, action, short).tolist() == [[0.0, 0.0, 0.0]]
+    assert depot.cost(0, state, action, ample) == pytest.approx([3 * 0.3 + 2 * 0.2])
+    assert depot.next_state(0, state, action, ample).tolist() == [[3.0, 0.0, 2.0]]
+    # What a log shows differs from minus the cost by b times all demand, whatever is done.
+    for demand in (short, ample):
+        for levels in (action, action + 1.0):
+            shown = depot.reward(0, state, levels, depot.next_state(0, state, levels, demand))
+            assert shown + depot.cost(0, state, levels, demand) == pytest.approx([3.0 * demand.sum()])
+
+
+def test_a_reserve_that_knows_of_the_weather_is_another_one(common: PrivateModel, fitted: Policy) -> None:
+    """Products that run short on the same days leave less to share, so each keeps more for itself."""
+    assert common.together > 0.5
+    alone = PrivateModel(common.problem, common.outcomes, common.guarantee)
+    knows, does_not = (each.act(0, np.zeros(3)) for each in (fitted, alone.plan(a_depot(), values=SMALL)))
+    assert knows[:2].sum() > does_not[:2].sum()
+
+
+def test_fitted_values_beat_zones_and_grid(common: PrivateModel, fitted: Policy, tmp_path: Path) -> None:
+    """Which plan a depot too, and are saved."""
+    depot, demand = a_depot(), common.sample(800, rng=np.random.default_rng(9))
+    for values in (Zones(20), Grid(3)):
+        policy = common.plan(depot, values=values)
+        assert rollout_cost(depot, fitted, demand) < 0.95 * rollout_cost(depot, policy, demand)
+        policy.save(tmp_path / "depot.npz")
+        again = Policy.load(tmp_path / "depot.npz")
+        np.testing.assert_array_equal(again.act(0, np.zeros(3)), policy.act(0, np.zeros(3)))
+
+
+def test_a_fitted_policy_is_saved_and_asked(common: PrivateModel, fitted: Policy, tmp_path: Path) -> None:
+    depot, policy = a_depot(), fitted
+    assert isinstance(policy.rule, FittedU)
+    policy.save(tmp_path / "depot.npz")
+    again = Policy.load(tmp_path / "depot.npz")
+    stocks = np.random.default_rng(0).uniform(0, 5, (20, 3))
+    np.testing.assert_array_equal(again.act(1, stocks), policy.act(1, stocks))
+    assert (again.act(1, stocks) >= stocks).all()
+    assert again.problem.facts() == depot.facts()
+    desk = open_desk(tmp_path / "depot.npz")  # a shop's, with the reserve as one more product
+    answers = desk.answer(desk.question("1", stock="1,2,3"))
+    np.testing.assert_array_equal(answers["order_up_to"][0], policy.act(1, [1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, common.plan().levels)
+
+
+def test_a_file_that_declares_another_depot_is_refused(fitted: Policy, tmp_path: Path) -> None:
+    policy = copy(fitted)
+    policy.problem = a_depot(horizon=4)
+    policy.save(tmp_path / "forged.npz")
+    with pytest.raises(ValueError, match="declares steps"):
+        Policy.load(tmp_path / "forged.npz")
+
+
+def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(common: PrivateModel, tmp_path: Path) -> None:
+    shop = common.problem
+    policy = common.plan(shop, values=SMALL)
+    policy.save(tmp_path / "shop.npz")
+    demand = common.sample(2_000, rng=np.random.default_rng(0))
+    best = rollout_cost(shop, common.plan(), demand)
+    assert rollout_cost(shop, Policy.load(tmp_path / "shop.npz"), demand) <= 1.02 * best
+
+
+def test_the_reserve_has_a_name_and_needs_units(common: PrivateModel) -> None:
+    named = replace(common, report=replace(common.report, names=Names(["tea", "ice"], ["a", "b", "c"])))
+    assert named.plan(a_depot(), values=Grid(2)).names.products == ["tea", "ice", "reserve"]
+    scaled = replace(common, guarantee=replace(common.guarantee, scaled=True))
+    with pytest.raises(ValueError, match="share nothing in multiples of their own scales"):
+        scaled.plan(a_depot(), values=SMALL)
+
+
+OTHER = {"measured": 0.5, "error": 0.1}
+
+
+@pytest.mark.parametrize("said", [OTHER | {"correlation": 2.0}, OTHER | {"correlation": float("nan")}, OTHER, {}, 3])
+def test_a_correlation_that_cannot_be_is_refused(common: PrivateModel, said: Any, tmp_path: Path) -> None:
+    common.save(tmp_path / "common.npz")
+    facts, arrays = read_learned(tmp_path / "common.npz", MODEL_FORMAT, "model")
+    facts["report"]["together"] = said
+    write_learned(tmp_path / "common.npz", facts, arrays)
+    with pytest.raises(ValueError, match=r"Report\.together"):
+        PrivateModel.load(tmp_path / "common.npz")
+
+
+def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:
+    depot = a_depot()
+    assert default_values(depot, Outcomes()) == Fitted()
+    assert isinstance(default_values(depot, Visits()), Zones)
+    assert isinstance(default_values(Wear(2), Outcomes()), Grid)
+
+
+def test_a_depot_learns_from_its_own_log() -> None:
+    """A log of a depot, counted row by row like a problem of one's own."""
+    depot, rng = a_depot(horizon=2), np.random.default_rng(1)
+    check_problem(depot)
+    log = simulate_log(depot, np.minimum(rng.gamma(4.0, 1.0, (300, 2, 2)), TOP), rng=rng)
+    policy = Pool(1.0, values=SMALL).fit(depot, log, noise=SeededNoise(1))
+    level = policy.act(0, np.zeros(3))
+    assert (level[:2] > 1.0).all()
+    kept = Pool(1.0).model(depot, log, noise=SeededNoise(1))
+    assert isinstance(kept.problem, LostSales)  # what it knows is the shop's demand
+
+
+GIVEN: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "demand_max": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: a_depot(express=4.0), "express above shortage"),
+        (lambda: a_depot(reserve_max=0.0), "reserve_max must be positive"),
+        (lambda: a_depot(reserve_holding=-1.0), "must not be negative"),
+        (lambda: a_depot(shop=LostSales(**GIVEN, shortage=[1.0, 2.0])), "shortage must be the same for all products"),
+        (lambda: a_depot(shop=LostSales(**GIVEN, shortage=1.0, labels={"shop": [1]})), "LostSales without labels"),
+        (lambda: Fitted(outcomes=100), "outcomes must be a power of two, got 100"),
+    ],
+)
+def test_depots_that_cannot_be(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_an_environment_that_has_not_begun_says_so(common: PrivateModel) -> None:
+    shop = ModelEnv(common, common.problem)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        shop.step(np.zeros(2))
+    shop.reset(seed=1)
+    assert np.isfinite(shop.step(np.array([np.nan, 0.5]))[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_any_problem_is_an_environment(common: PrivateModel) -> None:
+    check_env(ModelEnv(common, a_depot()), skip_render_check=True)
+    check_env(ModelEnv(common, common.problem), skip_render_check=True)
+
+
+def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(common: PrivateModel, fitted: Policy) -> None:
+    """200 trajectories side by side, to five standard errors."""
+    depot, policy, many = a_depot(), fitted, 200
+    shops = SyncVectorEnv([lambda: ModelEnv(common, depot)] * many)
+    seen, _ = shops.reset(seed=3)
+    rewards = np.zeros(many)
+    for step in range(3):
+        state = seen[:, :3].astype(float) * depot.state_high
+        low, high = depot.allowed(step, state)
+        seen, reward, ended, _, _ = shops.step((policy.act(step, state) - low) / np.maximum(high - low, 1e-9))
+        assert ended.all() == (step == 2)
+        rewards += reward
+    paths = rollout_cost(depot, policy, common.sample(2_000, rng=np.random.default_rng(2)))
+    assert -rewards.mean() == pytest.approx(paths, abs=5 * rewards.std() / np.sqrt(many))

@@ -32,7 +32,6 @@ from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.learning.policy import GreedyQ
 from poolrl.privacy.released import PrivateOutcomes
-from poolrl.simulation.evaluation import optimum
 from tests.helpers.own_problems import BrokenReward, OrderQuantity, Pinned, PostedPrice, Wear, wear_log
 
 
@@ -51,29 +50,12 @@ def demand(episodes: int, problem: LostSales | Backlog, seed: int = 0) -> FloatA
 
 
 def test_infinite_budget_is_the_noiseless_estimate_exactly() -> None:
+    """Which is that of Kaplan and Meier, see test_outcomes.py."""
     problem = shop()
     log = problem.simulate_log(demand(300, problem), rng=np.random.default_rng(1))
     fits = [Pool(math.inf).fit(problem, log, noise=noise).levels for noise in (None, SeededNoise(1), SeededNoise(2))]
     assert np.array_equal(fits[0], fits[1])
     assert np.array_equal(fits[1], fits[2])
-    # An independent Kaplan-Meier on 1,024 equal bins, planned by the benchmarks' planner.
-    weights = np.zeros((4, 2, 1024))
-    for step in range(4):
-        for i in range(2):
-            y, left = log.actions[:, step, i], log.next_states[:, step, i]
-            leaf = np.minimum((y - left) / 100 * 1024, 1023).astype(int)
-            survival, alive = 1.0, len(leaf)
-            for k in range(1024):
-                seen, cut = ((leaf == k) & (left > 0)).sum(), ((leaf == k) & (left <= 0)).sum()
-                if alive > 0 and seen > 0:
-                    s, c = seen / alive, cut / alive
-                    u = 1 + (s - c) / 2
-                    hazard = u - math.sqrt(max(u * u - 2 * s, 0))
-                    weights[step, i, k] = survival * hazard
-                    survival *= 1 - hazard
-                alive -= seen + cut
-            weights[step, i, -1] += survival
-    assert optimum(problem, weights).levels == pytest.approx(fits[0], abs=0.5)
 
 
 def test_more_budget_and_more_data_help() -> None:
@@ -234,13 +216,6 @@ def test_your_own_separable_problem() -> None:
     order = policy.act(0, np.array([[0.0, 0.0], [20.0, 90.0]]))
     assert order[0] == pytest.approx([36, 36], abs=5)
     assert order[1] == pytest.approx([16, 0], abs=5)
-
-
-def test_dropping_lambda_below_the_need_binds() -> None:
-    problem = shop(3, 1, holding=0.05, shortage=0.5, boundary=0.3)
-    log = problem.simulate_log(demand(2000, problem), rng=np.random.default_rng(0))
-    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-    assert policy.levels == pytest.approx(30.0, abs=0.5)  # demand is about 35: order as much as one may
 
 
 def test_rows_beyond_lambda_tell_nothing() -> None:

@@ -26,12 +26,10 @@ from poolrl.learning.priors import (
     SAME_SIZE,
     SIZE_SPREADS,
     SIZES_IN_LOGS,
-    SPLIT_SPREADS,
     USUAL_SIZE_SPREAD,
-    USUAL_SPLIT_SPREAD,
 )
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import Cells, borrowed_share
+from poolrl.learning.trees import Cells
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 
@@ -100,9 +98,7 @@ def test_the_spread_of_sizes_is_learned_from_all_rounds() -> None:
         found += weight * np.stack([joint.sum(axis=1), joint.sum(axis=0)])
     assert weights_of_sizes(scores) == pytest.approx(found / total, abs=1e-9)
     assert weights_of_sizes(np.zeros((2, len(SIZES_IN_LOGS)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
-
-
-def test_one_round_far_off_keeps_a_law() -> None:
+    # One round that is far off keeps a law.
     scores = np.full((3_000, len(SIZES_IN_LOGS)), -1e4)
     scores[1:, SAME_SIZE], scores[0, -1] = 0.0, 0.0
     assert weights_of_sizes(scores).sum(axis=1) == pytest.approx(1.0)
@@ -120,22 +116,6 @@ def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
         cells = Cells([2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), status)
         found = shared_part(season, own, tried, cells, np.zeros(ROUNDS, dtype=np.int64))
         assert found == pytest.approx(part, abs=0.01)
-
-
-def test_rows_are_a_sample_of_what_rounds_share() -> None:
-    """As `test_a_share_is_the_posterior_mean`, but the 40 slots' own variance 40/4 counts in full."""
-    weights, shares = np.exp(-SPLIT_SPREADS / USUAL_SPLIT_SPREAD), np.linspace(-6, 7, 200_001)
-    parent, x, centre = 40.0, 31.0, 0.5
-    for variance in (60.0, 0.0):
-        deviation = math.sqrt(variance + 10)
-        numerator, denominator = 0.0, 0.0
-        for weight, tau in zip(weights, SPLIT_SPREADS, strict=True):
-            spread = max(tau, 1e-4)  # a point, nearly
-            density = stats.norm.pdf(shares, centre, spread) * stats.norm.pdf(x, parent * shares, deviation)
-            numerator += weight * np.trapezoid(shares * density, shares)
-            denominator += weight * np.trapezoid(density, shares)
-        found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), a_sample=True)
-        assert found == pytest.approx(numerator / denominator, rel=1e-3)
 
 
 @pytest.mark.parametrize(("feedback", "part", "fits"), [("lost", 0.75, 2), ("never", 0.9, 2)])

@@ -1,4 +1,4 @@
-"""Orders of single products, against plain loops, closed forms and another library."""
+"""Orders of single products and of products that share room: plain loops, closed forms, programmes, environments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 
-from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
+from poolrl import Backlog, LostSales, Operations, Pool, PrivateModel, SeededNoise, plan_orders
 from poolrl.checks import FloatArray
+from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
+from poolrl.plans.environment import ModelEnv
 from poolrl.plans.lead_time import plan_backlog
-from poolrl.plans.orders import OrderPlan, UnitLaws, fill_up, plan_orders, solve_orders, unit_laws
-from poolrl.problems.operations import Operations
-from tests.helpers.plans import drawn_laws, laws_of, small_model
+from poolrl.plans.orders import OrderPlan, UnitLaws, fill_up, solve_orders, unit_laws
+from tests.helpers.plans import drawn_laws, laws_of
 
 
 def by_loops(laws: UnitLaws, column: int = 0) -> list[float]:
@@ -171,11 +174,6 @@ def test_what_no_shop_can_do_is_refused(case: str) -> None:
 # On a private model.
 
 
-@pytest.fixture(scope="module")
-def model() -> PrivateModel:
-    return small_model()
-
-
 def test_without_extras_the_plan_is_the_fit_s(model: PrivateModel) -> None:
     plan, policy = plan_orders(model, Operations()), model.plan()
     for step in range(3):
@@ -253,3 +251,160 @@ def test_orders_are_packs_on_top_of_the_stock(model: PrivateModel) -> None:
     assert plan.order(0, [[0.0, 0.0], [1.0, 2.0]]).shape == (2, 2)
     with pytest.raises(ValueError, match="2 products"):
         plan.order(0, [1.0])
+
+
+WORLDS = {
+    "the paper's": Operations(),
+    "a cycle in packs": Operations(cycle=True, pack=4.0, fixed=1.0),
+    "bread, sold": Operations(spoilage=1.0, price=2.0, purchase=0.5, salvage=0.1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize("kind", WORLDS)
+def test_it_is_what_gymnasium_calls_an_environment(model: PrivateModel, kind: str) -> None:
+    check_env(ModelEnv(model, WORLDS[kind], rounds=2), skip_render_check=True)
+
+
+@pytest.mark.parametrize("kind", ["the paper's", "bread, sold"])
+def test_a_plan_costs_in_it_what_it_said(model: PrivateModel, kind: str) -> None:
+    """800 shops that order up to the plan's levels, to four standard errors."""
+    plan = plan_orders(model, WORLDS[kind])
+    shop = ModelEnv(model, WORLDS[kind])
+    levels = [plan.order(step, [0.0, 0.0]) for step in range(3)]  # no fixed cost: up to one level from every stock
+    rewards = np.zeros(800)
+    for number in range(800):
+        shop.reset(seed=3 if number == 0 else None)
+        for step in range(3):
+            _, reward, ended, _, _ = shop.step(levels[step] / shop.world.high)
+            rewards[number] += reward
+        assert ended
+    assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 800**0.5)
+
+
+def test_gymnasium_makes_many_of_it(model: PrivateModel) -> None:
+    one, many = ModelEnv(model, rounds=2), SyncVectorEnv([lambda: ModelEnv(model, rounds=2)] * 2)
+    seen, _ = one.reset(seed=5)
+    both, _ = many.reset(seed=5)
+    np.testing.assert_array_equal(seen, both[0])
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        action = rng.random(2).astype(np.float32)
+        seen, reward, ended, cut, _ = one.step(action)
+        both, rewards, ends, cuts, _ = many.step(np.stack([action, action]))
+        np.testing.assert_array_equal(seen, both[0])
+        assert (reward, ended, cut) == (rewards[0], ends[0], cuts[0])
+    assert ended
+
+
+def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:
+    facts: dict[str, Any] = {"pack": 4.0, "minimum": 8.0, "deliveries": [[True], [False], [True]]}
+    shop = ModelEnv(model, Operations(cycle=True, **facts))
+    shop.reset(seed=1)
+    top = shop.world.high
+    for wanted, ordered in ((11.9, 8.0), (7.0, 0.0), (12.0, 12.0)):
+        np.testing.assert_allclose(shop.world.order(0, shop.state, np.array([[wanted, wanted] / top])), ordered)
+    for packs in range(2, int(top.min() // 4)):  # an action is in single precision
+        action = (np.full(2, 4.0 * packs) / top).astype(np.float32).astype(np.float64)
+        np.testing.assert_allclose(shop.world.order(0, shop.state, action[None]), 4.0 * packs)
+    shop.step(np.ones(2, dtype=np.float32))
+    # Nothing is delivered on the second day.
+    np.testing.assert_array_equal(shop.world.order(1, shop.state, np.ones((1, 2))), 0.0)
+
+
+def exact_for_two(laws: UnitLaws, volumes: list[float], room: float) -> float:
+    """The best cost of two products that share room, by a programme over both stocks."""
+    size, horizon = laws.chance.shape[2], laws.chance.shape[1]
+    terms, places = laws.terms, range(laws.chance.shape[2])
+    value = np.zeros((size, size))
+    for step in reversed(range(horizon)):
+        one, two = laws.chance[:, step]
+        moves = []
+        for law in (one, two):
+            move = np.zeros((size, size))  # level → what is left
+            for level, demand in itertools.product(places, places):
+                move[level, max(level - demand, 0)] += law[demand]
+            moves.append(move)
+        after = moves[0] @ value @ moves[1].T
+        demand = np.arange(size)
+        for i in range(2):
+            cost = [
+                laws.chance[i, step]
+                @ (
+                    terms.holding[i, step] * np.maximum(y - demand, 0)
+                    + terms.shortage[i, step] * np.maximum(demand - y, 0)
+                )
+                for y in places
+            ]
+            after = after + (np.array(cost)[:, None] if i == 0 else np.array(cost)[None, :])
+        fits = volumes[0] * demand[:, None] + volumes[1] * demand[None, :] <= room + 1e-9
+        after = np.where(fits, after, np.inf)
+        best = np.minimum.accumulate(np.minimum.accumulate(after[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+        value = np.where(np.isfinite(best), best, 1e9)  # stocks that do not fit are never reached
+    return float(value[0, 0])
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_the_bound_and_the_plan_enclose_the_exact_optimum(share: float) -> None:
+    rng = np.random.default_rng(9)
+    laws = laws_of(drawn_laws(rng, 2, 3, 16), Operations(), holding=[0.1, 0.3], shortage=[0.6, 1.2])
+    volumes = [1.0, 2.0]
+    room = float(np.floor(share * (volumes @ expected_levels(solve_orders(laws))).max()))
+    exact = exact_for_two(laws, volumes, room)
+    found = solve_capacity(laws, volumes, room, rng=rng, paths=40_000)
+    assert found.bound <= exact + 1e-9
+    assert found.cost >= exact * (1 - 0.01) - 4 * found.error
+    assert found.gap <= 0.03 + 4 * found.error / found.bound
+    assert (found.prices >= 0).all()
+
+
+def test_what_is_left_fits_into_less_room_later() -> None:
+    """A capacity that falls: the certificate holds, and the plan's own stocks are never refused."""
+    rng = np.random.default_rng(3)
+    laws = laws_of(drawn_laws(rng, 2, 3, 16), Operations(), holding=[0.1, 0.3], shortage=[0.6, 1.2])
+    found = solve_capacity(laws, [1.0, 2.0], [30.0, 30.0, 8.0], rng=rng, paths=20_000)
+    assert found.gap >= -3 * found.error / found.bound
+    stock = np.zeros((500, 2))
+    for step in range(3):
+        level = found.order_up_to(step, stock)
+        assert (level @ [1.0, 2.0] <= 8.0 + 1e-6).all()
+        demand = np.stack([rng.choice(17, 500, p=law) for law in laws.chance[:, step]], axis=1)
+        stock = np.maximum(level - demand, 0.0)
+
+
+def test_capacity_is_never_exceeded_and_stays_unused_if_ample(model: PrivateModel) -> None:
+    rng = np.random.default_rng(10)
+    tight = plan_capacity(model, Operations(), volumes=[1.0, 2.0], capacity=20.0, rng=rng)
+    stock = rng.uniform(0, 6, (500, 2))
+    levels = tight.order_up_to(1, stock)
+    assert (levels >= stock - 1e-9).all()
+    assert ((levels * [1.0, 2.0]).sum(axis=1) <= 20.0 + 1e-6).all()
+    assert tight.order_up_to(0, [0.0, 0.0]) @ [1.0, 2.0] == pytest.approx(20.0)
+    ample = plan_capacity(model, Operations(), volumes=1.0, capacity=1e6, rng=rng)
+    np.testing.assert_array_equal(ample.prices, 0.0)
+    np.testing.assert_allclose(ample.order_up_to(0, [0.0, 0.0]), plan_orders(model, Operations()).order(0, [0.0, 0.0]))
+    assert "no plan costs less than" in str(tight)
+    with pytest.raises(ValueError, match="more than the capacity"):
+        tight.order_up_to(0, [20.0, 20.0])
+    for step, held in ((-1, [0.0, 0.0]), (3, [0.0, 0.0]), (0, [0.0])):
+        with pytest.raises(ValueError, match="a step in 0"):
+            tight.order_up_to(step, held)
+    plan = plan_orders(model, Operations())
+    for step, cell in ((3, 0), (-1, 0), (0, 1), (0, -1)):
+        with pytest.raises(ValueError, match="step must lie in"):
+            plan.order(step, [0.0, 0.0], cell=cell)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"capacity": 0.0}, "must be positive"),
+        ({"volumes": -1.0}, "must be positive"),
+        ({"cell": 1}, "cell must lie in"),
+        ({"operations": Operations(pack=2)}, "any amount"),
+    ],
+)
+def test_capacities_that_cannot_be_planned(model: PrivateModel, facts: dict[str, Any], message: str) -> None:
+    given = {"operations": Operations(), "volumes": 1.0, "capacity": 9.0, "rng": np.random.default_rng(0)} | facts
+    with pytest.raises(ValueError, match=message):
+        plan_capacity(model, given.pop("operations"), **given)

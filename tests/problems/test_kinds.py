@@ -221,8 +221,7 @@ def _parts(answer: Any) -> tuple[Any, ...]:
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("name", "scaled"), [("lost sales", False), *((name, True) for name in KINDS)])
 def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
     problem = make(name, labels=LABELS)
     log = a_log(problem, 60, np.random.default_rng(5), scaled=scaled)
