@@ -179,13 +179,6 @@ def test_a_clock_that_jumps_stops_nothing(tmp_path: Path, config: Path, monkeypa
     assert max(years) - min(years) > 1  # it did jump
 
 
-@pytest.mark.slow
-def test_the_soaks_own_fit_succeeds(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, random.Random(0))
-    assert shop.again(shop.out()) == "done again"
-    shop.check()
-
-
 def test_the_soak_would_notice_what_is_lost(tmp_path: Path) -> None:
     """Its checks of a shop with a release, from which something is taken."""
     shop = Shop(tmp_path, random.Random(0))

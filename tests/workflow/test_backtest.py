@@ -81,10 +81,7 @@ def test_a_week_worked_by_hand() -> None:
     assert found.ran_empty == 0.5
     assert only.change[0] == 1.0
     assert "rests on what was missed" in found.in_words or "not cheaper by the estimate" in found.in_words
-
-
-def test_the_first_stock_is_the_weeks_own() -> None:
-    """The shelf opens with 9, and the policy cannot send any back: 9 − 6 = 3 are left, then 3 again."""
+    # A shelf opens with 9, and the policy cannot send any back: 9 − 6 = 3 are left, then 3 again.
     found = replay_policy(policy_of([[2.0], [0.0]]), weeks_of(week([9, 3], [9, 3], [3, 3])))
     assert found.in_all.policy == [6.0, 6.0, 6.0]
 
@@ -334,6 +331,7 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
             stock = np.maximum(level - wanted, 0)
     change /= SHOP_COUNT * (WEEK_COUNT - 2)
     found = replay_policy(policy, weeks, remade=RULE)
+    assert (found.scale, replay_policy(policy, weeks).scale) == (REMADE, RECORDED)
     for true, each in zip(change, found.products, strict=True):
         assert each.change[2] <= true <= each.change[0]
         assert each.change[0] - each.change[2] < each.shops[0]
@@ -350,15 +348,6 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
     cells = weeks.cells[kept]
     ours, theirs = (costs_of(problem, each, known, cells, used[kept]) for each in (levels, weeks.level[kept]))
     np.testing.assert_allclose(ours - theirs, change)
-
-
-def test_a_policy_that_orders_too_little_sells_less_and_less(example: ConfigFile, weeks: Weeks) -> None:
-    """By the recorded scale it would order 0.7 of what shops sold. By its own it orders 0.7 of 0.7, and so on."""
-    policy = some_policy(example.config.problem.posed, 0.7)
-    kind, own = replay_policy(policy, weeks), replay_policy(policy, weeks, remade=RULE)
-    assert (kind.scale, own.scale) == (RECORDED, REMADE)
-    assert own.in_all.shops == kind.in_all.shops
-    assert own.in_all.policy[0] > 2 * kind.in_all.policy[0]
 
 
 def test_a_long_table_is_read_like_a_wide_one() -> None:
@@ -420,6 +409,7 @@ def test_a_period_chooses_weeks_and_keeps_what_was_sold_before(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_page")
 def test_the_command_on_the_example(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """From init to backtest, as README says; --from chooses weeks by their Monday."""
     monkeypatch.chdir(tmp_path)
@@ -430,4 +420,3 @@ def test_the_command_on_the_example(tmp_path: Path, run: Run, monkeypatch: pytes
     later = sum(each >= datetime.date(2025, 10, 6) for each in mondays)
     assert facts["weeks"] == facts["complete"] == SHOP_COUNT * later
     assert facts["scale"].startswith("made anew")
-    assert "in all" in run("backtest")

@@ -63,11 +63,9 @@ def test_a_good_export(tmp_path: Path) -> None:
     assert stands == "note"
     assert "'poolrl update' cannot add later weeks" in says
     assert {stands for stands, _ in seen.values()} == {"good"}
-    facts = export_facts()
-    facts["period"] = {"column": "monday", "first": "2000-01-03", "before": "2100-01-04"}
-    assert "next month" not in findings(tmp_path, good_rows(), facts)
     assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
     assert seen["used by a fit"] == ("good", "100% of all days and products of these weeks")
+    assert seen["shops"] == ("good", "2")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +113,14 @@ def test_spellings_of_shops_are_told(tmp_path: Path) -> None:
 def test_an_export_in_a_database_is_looked_at_too(tmp_path: Path) -> None:
     facts, source = export_facts(table="my export"), write_export(tmp_path, good_rows())
     facts["log"]["source"] = "shop.duckdb"
+    facts["period"] = {"column": "monday", "first": "2000-01-03", "before": "2100-01-04"}
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as database:
         database.execute(f"CREATE TABLE \"my export\" AS FROM read_csv('{source}', all_varchar = true)")
         database.execute("CREATE MACRO isodow(day) AS 7")
     seen = {each.what: (each.stands, each.seen) for each in look_at(configured(tmp_path, facts))}
     assert seen["rows"] == ("good", "64 in the export")
     assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
+    assert "next month" not in seen
 
 
 def test_what_incomplete_weeks_lack(tmp_path: Path) -> None:
@@ -181,12 +181,11 @@ def test_a_column_that_is_mostly_unreadable_fails(
 def test_an_export_may_have_more_products_and_days_than_are_planned(tmp_path: Path) -> None:
     """Most rows of another product are a note, all of them are bad. Days without a step, or without a row: a note."""
     rows = good_rows()
-    assert findings(tmp_path, changed(rows, "product", "Brot", range(60)))["column product"][0] == "note"
-    assert findings(tmp_path, changed(rows, "product", "Brot", range(64)))["column product"][0] == "bad"
-    seen = findings(tmp_path, rows, export_facts(days=1))
-    assert seen["days of date"][0] == "note"
+    seen = findings(tmp_path, changed(rows, "product", "Brot", range(60)), export_facts(days=1))
+    assert seen["column product"][0] == seen["days of date"][0] == "note"
     assert seen["days of date"][1].startswith("32 of 64 rows (50.0%) lie on days that [sales] closed names (Tue, Wed")
-    seen = findings(tmp_path, rows, export_facts(days=3))
+    seen = findings(tmp_path, changed(rows, "product", "Brot", range(64)), export_facts(days=3))
+    assert seen["column product"][0] == "bad"
     assert seen["days"] == ("note", 'no row lies on Wed; if no shop opens then: closed = ["Wed"]')
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,14 +53,19 @@ def fitted(log: Trajectories, rho: float = 1.0, problem: LostSales = PROBLEM) ->
     return Pool(rho, left_over=0.1).fit(problem, log, noise=SeededNoise(1))
 
 
+@cache
+def usual() -> Policy:
+    """A policy that nothing is wrong with."""
+    return fitted(past_orders(2_000, 0.6, 2.4)[0])
+
+
 def predicted(policy: Policy) -> Forecast:
     with Progress(disable=True) as progress:
         return make_forecast(policy, None, progress)
 
 
 def test_costs_are_predicted_within_a_tenth() -> None:
-    log, today = past_orders(2_000, 0.6, 2.4)
-    policy = fitted(log)
+    policy, (_, today) = usual(), past_orders(2_000, 0.6, 2.4)
     found = predicted(policy)
     assert found.today is not None
     assert found.policy is not None
@@ -106,7 +112,7 @@ def test_who_orders_best_already_is_not_told_to_switch() -> None:
 
 def test_a_dear_policy_is_not_switched_to() -> None:
     """The same release with other levels: everything to the bound."""
-    policy = fitted(past_orders(2_000, 0.6, 2.4)[0])
+    policy = usual()
     dear = replace(policy.rule, levels=np.broadcast_to(PROBLEM.demand_max, (3, 2)).copy())
     found = predicted(Policy(PROBLEM, dear, policy.guarantee, policy.report, policy.outcomes))
     assert found.verdict == "do not switch"
@@ -116,16 +122,9 @@ def test_a_dear_policy_is_not_switched_to() -> None:
     assert found.products[0].binds == ["0", "1", "2"]
 
 
-def test_noise_leaves_no_number() -> None:
-    found = predicted(fitted(past_orders(40, 0.6, 2.4)[0], rho=0.01))
-    assert (found.today, found.policy, found.best) == (None, None, None)
-    assert found.verdict == "cannot tell"
-    assert "noise-dominated" in found.warning
-
-
 def test_what_a_fit_overestimates_is_taken_off_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it overestimates on demand that nobody estimated, up to a limit; the verdict does not lean on it."""
-    policy = fitted(past_orders(2_000, 0.6, 2.4)[0])
+    policy = usual()
     over = Rehearsal(policy).on_families().overestimate
     assert over > 0.001
     found = []
@@ -154,22 +153,21 @@ def test_a_cost_that_may_be_a_tenth_off_is_not_shown_but_a_clear_verdict_is(monk
         assert found.verdict == "switch"
 
 
-def test_shelves_that_were_always_empty_leave_no_number() -> None:
-    """Nobody ever ordered the mean: most of the demand was never seen."""
-    found = predicted(fitted(past_orders(2_000, 0.2, 0.8)[0]))
-    assert (found.today, found.policy, found.best) == (None, None, None)
-    assert "no log tells" in found.unknown
-
-
-def test_orders_that_follow_demand_leave_no_number() -> None:
+def test_what_no_log_tells_leaves_no_number() -> None:
     """Managers who order what they expect: without their averages as a scale, costs would be far off."""
-    weeks = managers()
-    plain = fitted(weeks.log(slice(None)), problem=SHOP)
-    found = predicted(plain)
-    assert (found.today, found.policy, found.best) == (None, None, None)
-    assert "follow demand" in found.unknown
+    weeks, earlier_version = managers(), fitted(past_orders(500, 0.6, 2.4)[0])
+    earlier_version.report = replace(earlier_version.report, trees=None)
+    for policy, words in (
+        (fitted(past_orders(40, 0.6, 2.4)[0], rho=0.01), "noise-dominated"),
+        (fitted(past_orders(2_000, 0.2, 0.8)[0]), "no log tells"),  # nobody ever ordered the mean
+        (fitted(weeks.log(slice(None)), problem=SHOP), "follow demand"),
+        (earlier_version, "earlier version"),
+    ):
+        found = predicted(policy)
+        assert (found.today, found.policy, found.best, found.verdict) == (None, None, None, "cannot tell")
+        assert words in found.unknown + found.warning
     scaled = weeks.log(slice(None), scale=np.where(weeks.scales(slice(None)) > 0, weeks.scales(slice(None)), np.nan))
-    for policy in (fitted(scaled, problem=IN_MULTIPLES), fitted(past_orders(2_000, 0.6, 2.4)[0])):
+    for policy in (fitted(scaled, problem=IN_MULTIPLES), usual()):
         assert orders_follow_demand(policy, EstimatedCosts.of(policy)) == ""
 
 
@@ -181,19 +179,14 @@ def test_managers_who_foresee_a_part_of_demand_are_not_told_to_switch(foresight:
     levels = 1.15 * expected * rng.uniform(0.9, 1.1, paths.shape)
     left = np.maximum(levels - paths, 0.0)
     # Stock is sold off in the evening, so that no day depends on the day before.
-    log = Trajectories(states=np.zeros_like(paths), actions=levels, next_states=left)
-    policy = fitted(log)
+    policy = fitted(Trajectories(states=np.zeros_like(paths), actions=levels, next_states=left))
     today = float((PROBLEM.holding * left + PROBLEM.shortage * np.maximum(paths - levels, 0)).sum(axis=(1, 2)).mean())
     assert rollout_cost(PROBLEM, policy, demand(20_000, 9)) > today
     assert predicted(policy).verdict != "switch"
-
-
-def test_what_managers_foresaw_worked_by_hand() -> None:
-    """A quarter of what independent orders leave was not left, so a quarter of the shortage was foreseen too."""
-    assert foreseen_share(6.0, 8.0) == 0.25
-    assert foreseen_share(9.0, 8.0) == 0.0  # nobody orders against demand
-    assert foreseen_share(-1.0, 8.0) == 1.0  # noise may exceed what was left
-    assert foreseen_share(1.0, 0.0) == 0.0
+    # A quarter of what independent orders leave was not left, so a quarter of the shortage was foreseen too. Nobody
+    # orders against demand, and noise may exceed what was left.
+    shares = [foreseen_share(*each) for each in ((6.0, 8.0), (9.0, 8.0), (-1.0, 8.0), (1.0, 0.0))]
+    assert shares == [0.25, 0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -215,14 +208,6 @@ def test_without_sums_only_today_is_unknown() -> None:
     assert found.policy is not None
     assert found.verdict == "cannot tell"
     assert "no sums" in found.unknown
-
-
-def test_a_policy_of_an_earlier_version_has_no_forecast() -> None:
-    policy = fitted(past_orders(500, 0.6, 2.4)[0])
-    policy.report = replace(policy.report, trees=None)
-    found = predicted(policy)
-    assert found.policy is None
-    assert "earlier version" in found.unknown
 
 
 def test_labels_are_averaged_as_common_as_they_are() -> None:

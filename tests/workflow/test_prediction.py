@@ -14,12 +14,14 @@ PROBLEM = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], dem
 
 
 def test_a_world_is_sampled_as_it_says() -> None:
-    (world,) = worlds_of(PROBLEM, "bimodal", runs=1)
+    (world,), (prior,) = worlds_of(PROBLEM, "bimodal", runs=1), worlds_of(PROBLEM, "prior", runs=1)
     drawn = world.sample(PROBLEM, 60_000, np.random.default_rng(0)) / PROBLEM.demand_max
     for step, i in np.ndindex(3, 2):
         shares, _ = np.histogram(drawn[:, step, i], bins=16, range=(0, 1))
         expected = world.probabilities[step, i].reshape(16, -1).sum(axis=1)
         np.testing.assert_allclose(shares / 60_000, expected / expected.sum(), atol=0.008)
+    np.testing.assert_allclose(prior.probabilities, 1 / prior.probabilities.shape[-1])
+    assert [each.name for each in worlds_of(PROBLEM, "any", runs=2)] == list(FAMILIES) * 2
 
 
 def test_a_fit_estimates_how_far_the_log_looked() -> None:
@@ -93,13 +95,6 @@ def test_a_fit_estimates_how_many_of_its_places_were_filled() -> None:
     outcomes = Pool(50.0).fit(problem, log, noise=SeededNoise(1)).outcomes
     assert outcomes is not None
     assert outcomes.observed == pytest.approx(3 / 12, abs=0.02)
-
-
-def test_the_prior_is_the_uniform_family() -> None:
-    (prior,), (uniform,) = worlds_of(PROBLEM, "prior", runs=1), worlds_of(PROBLEM, "uniform", runs=1)
-    np.testing.assert_array_equal(prior.probabilities, uniform.probabilities)
-    np.testing.assert_allclose(prior.probabilities, 1 / prior.probabilities.shape[-1])
-    assert [world.name for world in worlds_of(PROBLEM, "any", runs=2)] == list(FAMILIES) * 2
 
 
 @pytest.mark.parametrize(
