@@ -14,6 +14,7 @@ from poolrl import LostSales
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.verified import verify_folder
 
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "leaflet.txt", "registry.yaml"}
@@ -66,6 +67,12 @@ def write_config(folder: Path, facts: Facts) -> Path:
     path = folder / "poolrl.toml"
     path.write_bytes(write_toml(facts).encode())
     return path
+
+
+def faults_of(release: Path, **others: Path | None) -> list[str]:
+    """What `verify` does not accept of a release."""
+    checks = verify_folder(release / "policy.npz", release / "certificate.json", **others)
+    return [check.what for check in checks if not check.good]
 
 
 def fit_of(config: Path) -> list[str | Path]:

@@ -17,10 +17,9 @@ from poolrl.ledger.accounts import ProtectedUnit, UnitsError, replay
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import fit_release
-from poolrl.workflow.verified import verify_folder
 from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import WEEK, rows
-from tests.helpers.shops import Facts, write_config
+from tests.helpers.shops import Facts, faults_of, write_config
 
 SHOP = ProtectedUnit("week", "shop", max_per_unit=5)
 WEEKS = 50
@@ -58,8 +57,7 @@ def test_the_second_fit_is_refused_and_spends_nothing(
     assert "cost one unit: 250.1 of a budget of 1000" in leaflet
     assert "Releases that protect one trajectory are counted by what they cost one unit at most" in leaflet
     assert "This is no meaningful protection" in leaflet
-    checks = verify_folder(release / "policy.npz", release / "certificate.json", ledger=tmp_path / "ledger.sqlite")
-    assert all(check.good for check in checks)
+    assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
     # A smaller budget refuses it, and says whose loss is meant.
     facts = with_shops(chain_of_shops, owns_at_most=WEEKS, budget=251.0)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,12 @@ from poolrl import Policy
 from poolrl.pool import OnOutcomes
 from poolrl.privacy.noise.secure import _SecureSampler
 from poolrl.workflow import release_folder
-from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import fit_release
-from poolrl.workflow.verified import verify_folder
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
-from tests.helpers.shops import DRAWN, RELEASE, Facts, Run, fit_of, write_config
+from tests.helpers.shops import DRAWN, RELEASE, Facts, Run, faults_of, write_config
 
 
 def test_fit_leaves_a_complete_release(one_release: Path) -> None:
@@ -66,13 +65,13 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
     config = write_config(tmp_path, facts)
     said = " ".join(run("fit", "--new-account", "--config", config).split())
     assert "Products sell together with a correlation of" in said
+    assert "meaningful protection" not in said  # as is said where there is none
     release = tmp_path / "release"
     policy = Policy.load(release / "policy.npz")
     assert [each.name for each in policy.guarantee.mechanisms][-1] == "products that sell together"
     assert policy.guarantee.rho == 0.5
     assert policy.report.together is not None
-    checks = verify_folder(release / "policy.npz", release / "certificate.json", config=config)
-    assert all(check.good for check in checks)
+    assert faults_of(release, config=config) == []
     facts["plan"]["units"] = 10
     write_config(tmp_path, facts)
     said = " ".join(run("fit", "--config", config, "--out", tmp_path / "few").split())
@@ -80,24 +79,24 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
     assert Policy.load(tmp_path / "few" / "policy.npz").report.together is None
 
 
-@pytest.mark.usefixtures("no_page")
 def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
+    file = load_config(config)
     with pytest.raises(ValueError, match="a release is never overwritten"):
-        run("fit", "--new-account", "--config", config)
+        fit_release(file, released / "release", new_account=True)
     assert spent(released) == Fraction(1, 2)
-    run("fit", "--config", config, "--out", released / "again")
+    fit_release(file, released / "again")
     assert spent(released) == 1
     first = (released / "release/policy.npz", released / "release/certificate.json")
     assert "since then more was spent, 1 in all" in run("verify", *first, "--ledger", released / "ledger.sqlite")
     with pytest.raises(ValueError, match=r"does not allow rho = 0.5: only 0 of 1 is left"):
-        run("fit", "--config", config, "--out", released / "third")
+        fit_release(file, released / "third")
     assert not (released / "third").exists()
     run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
     with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
-        run("fit", "--config", config, "--out", released / "third")
+        fit_release(file, released / "third")
     config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
-    run("fit", "--config", config, "--out", released / "third")
+    fit_release(load_config(config), released / "third")
     assert spent(released) == Fraction(3, 2)
 
 
@@ -127,18 +126,15 @@ def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path) -
 
 
 def test_a_log_that_is_not_observed_is_said_to_be(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """Steps outside the declared ones: no row can be refused, but what was released shows it."""
+    """Steps outside the declared ones: no row can be refused, but what was released shows it.
+
+    A forecast on the estimate alone would look good.
+    """
     facts["log"]["first_step"] = 100
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    said = " ".join(run("fit", "--new-account", "--config", tmp_path / "poolrl.toml").split())
+    said = " ".join(run("fit", "--new-account", "--config", write_config(tmp_path, facts)).split())
     assert re.search(r"only [0-9]% of the log was observed", said)  # noise alone looks like a percent or two
-
-
-def stopped_by(error: BaseException) -> Callable[..., None]:
-    def stop(*_: object) -> None:
-        raise error
-
-    return stop
+    assert "This log is noise-dominated" in said
+    assert (tmp_path / "release" / "report.html").read_text().count("This log is noise-dominated") == 2
 
 
 def stopped_in_the_second_table() -> Callable[..., Any]:
@@ -154,11 +150,16 @@ def stopped_in_the_second_table() -> Callable[..., Any]:
 
 # Whose function does what else instead, and what is said.
 FAILURES: list[tuple[Any, str, Callable[..., Any], str]] = [
-    (OnOutcomes, "release", stopped_by(KeyboardInterrupt()), "stopped by KeyboardInterrupt"),
+    (OnOutcomes, "release", Mock(side_effect=KeyboardInterrupt()), "stopped by KeyboardInterrupt"),
     (_SecureSampler, "add", stopped_in_the_second_table(), "stopped by KeyboardInterrupt"),
-    (OnOutcomes, "learn", stopped_by(MemoryError("31337.25")), "stopped by MemoryError"),
-    (OnOutcomes, "learn", stopped_by(RuntimeError("31337.25")), "stopped by RuntimeError"),
-    (release_folder, "registry_record", stopped_by(OSError(28, "No space left on device")), "No space left on device"),
+    (OnOutcomes, "learn", Mock(side_effect=MemoryError("31337.25")), "stopped by MemoryError"),
+    (OnOutcomes, "learn", Mock(side_effect=RuntimeError("31337.25")), "stopped by RuntimeError"),
+    (
+        release_folder,
+        "registry_record",
+        Mock(side_effect=OSError(28, "No space left on device")),
+        "No space left on device",
+    ),
     (release_folder, "hashes_of", lambda _: {"certificate.json": "its hash"}, "was changed while it was written"),
 ]
 
@@ -189,34 +190,19 @@ def test_a_place_that_cannot_be_written_to_costs_nothing(tmp_path: Path, config:
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "words"), [(KeyboardInterrupt(), "stopped"), (ImportError("no ink"), "no page: no ink")]
+)
 def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
 ) -> None:
-    for error, words in ((KeyboardInterrupt(), "stopped"), (ImportError("no ink"), "no page: no ink")):
-        out = tmp_path / words[:4]
-
-        def fail(*_: object, error: BaseException = error) -> None:
-            raise error
-
-        monkeypatch.setattr("poolrl.workflow.page.draw_page", fail)
-        with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
-            run(*fit_of(config), "--out", out)
-        assert {path.name for path in out.iterdir()} == RELEASE - DRAWN
+    monkeypatch.setattr("poolrl.workflow.page.draw_page", Mock(side_effect=error))
+    with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
+        run("fit", "--new-account", "--config", config)
+    assert {path.name for path in (tmp_path / "release").iterdir()} == RELEASE - DRAWN
     assert stages(tmp_path)[-1] == "commit"
     with pytest.raises(ValueError, match=r"'poolrl report .*' draws its page"):
-        run("fit", "--new-account", "--config", config, "--out", tmp_path / "stop")
-
-
-def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """Ten shops with thirty weeks each, protected as shops: the forecast on the estimate alone would look good."""
-    table = pq.read_table(tmp_path / "log.parquet")
-    shop = pa.array([i // 30 for i in table["trajectory"].to_pylist()])
-    pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 30, "rho": 0.05}
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    said = run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
-    assert "This log is noise-dominated" in said
-    assert (tmp_path / "release" / "report.html").read_text().count("This log is noise-dominated") == 2
+        run("fit", "--new-account", "--config", config)
 
 
 @pytest.mark.parametrize("change", [{"shortage": 0.0}, {"holding": 0.0}, {"kind": "backlog", "boundary": 1.0}])
@@ -225,8 +211,7 @@ def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: R
     facts["problem"] |= change
     config, release = write_config(tmp_path, facts), tmp_path / "release"
     run("fit", "--new-account", "--config", config)
-    checks = verify_folder(release / "policy.npz", release / "certificate.json", ledger=tmp_path / "ledger.sqlite")
-    assert all(check.good for check in checks)
+    assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
     page = (release / "report.html").read_text()
     assert ("never seen" in page) == ("kind" not in change)  # nothing hides in a backlog
     assert ("Kaplan-Meier" in page) == ("kind" not in change)

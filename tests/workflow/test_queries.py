@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -93,13 +94,9 @@ def test_stopping_a_query_is_paid_for(
     tmp_path: Path, facts: Facts, query: str | None, where: str, cost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may take long because of one row."""
-
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     facts["log"]["query"] = query
     file = load_config(write_config(tmp_path, facts))
-    monkeypatch.setattr(where, stopped)
+    monkeypatch.setattr(where, Mock(side_effect=KeyboardInterrupt))
     said = "stopped by KeyboardInterrupt. One row may have" if cost else None
     with pytest.raises(ValueError if cost else KeyboardInterrupt, match=said):
         fit_release(file, tmp_path / "release", new_account=True)

@@ -17,17 +17,16 @@ import numpy as np
 import pytest
 
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
-from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
+from poolrl.certificate.release_files import CERTIFIED, POLICY
 from poolrl.learning.policy import POLICY_FORMAT, Levels
 from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.replan import ReplannedOrders, replan_orders
-from poolrl.workflow.verified import verify_folder
 from tests.helpers.commands import run_poolrl
 from tests.helpers.plans import small_model
-from tests.helpers.shops import Run
+from tests.helpers.shops import Run, faults_of
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +50,10 @@ def replanned(one_plan: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def faults(folder: Path, **others: Path) -> list[str]:
-    checks = verify_folder(folder / POLICY, folder / CERTIFICATE, **others)
-    return [check.what for check in checks if not check.good]
-
-
 def test_a_plan_can_be_made_again_by_whoever_gets_it(replanned: Path, one_release: Path, run: Run) -> None:
     folder = replanned / "again"
-    assert faults(folder) == []
-    assert faults(folder, ledger=one_release / "ledger.sqlite") == []
+    assert faults_of(folder) == []
+    assert faults_of(folder, ledger=one_release / "ledger.sqlite") == []
     before, after = (Policy.load(each / POLICY) for each in (one_release / "release", folder))
     assert (after.levels >= before.levels - 1e-9).all()  # a missing unit costs more
     assert after.levels.sum() > before.levels.sum()
@@ -73,7 +67,7 @@ def test_a_plan_can_be_made_again_by_whoever_gets_it(replanned: Path, one_releas
     said = " ".join(run("replan", folder, "--config", config, "--out", replanned / "third").split())
     assert "as far as they are allowed" in said
     assert "(-" not in said
-    assert faults(replanned / "third") == []
+    assert faults_of(replanned / "third") == []
     facts = json.loads(run("replan", folder, "--config", config, "--out", replanned / "4", "--json"))
     assert facts["planned"] <= facts["kept"]
 
@@ -113,7 +107,7 @@ FORGERIES: list[tuple[Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(("forge", "fault"), FORGERIES)
 def test_a_forged_plan_is_found(replanned: Path, forge: Callable[[Path], object], fault: str) -> None:
     forge(replanned / "again")
-    assert fault in faults(replanned / "again")
+    assert fault in faults_of(replanned / "again")
 
 
 def test_what_cannot_be_planned_again_is_refused(released: Path, run: Run) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,9 @@ from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.update import OutcomeNews, advice, cost_in_words, load_earlier
-from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.shops import DRAWN, Facts, Run, small_shop
+from tests.helpers.shops import DRAWN, Facts, Run, faults_of, small_shop
 from tests.helpers.simulations import shorten_forecast
 
 MONTHS = [("2025-01-06", "2025-02-03"), ("2025-02-03", "2025-03-03"), ("2025-03-03", "2025-03-31")]
@@ -180,17 +180,11 @@ def certificate_of(folder: Path) -> Certificate:
     return Certificate.read((folder / "certificate.json").read_bytes())
 
 
-def broken(folder: Path, ledger: Path | None) -> list[str]:
-    """The checks of a release that fail."""
-    checks = verify_folder(folder / "policy.npz", folder / "certificate.json", ledger=ledger)
-    return [check.what for check in checks if not check.good]
-
-
 def test_an_update_pays_for_its_own_weeks_alone(first_months: Path) -> None:
     assert stages(first_months) == ["open", *["reserve", "read", "commit"] * 2]
     assert spent(first_months) == Fraction(1, 2)  # and not one
     february = first_months / "february"
-    assert broken(february, first_months / "ledger.sqlite") == []
+    assert faults_of(february, ledger=first_months / "ledger.sqlite") == []
     claim = certificate_of(february)
     assert (claim.rho, claim.in_all.rho, claim.ledger.spent) == ("1/2", "1/2", "1/2")
     assert claim.assumed_public.units == 4 * SHOPS
@@ -223,7 +217,7 @@ def test_a_third_month_says_what_it_costs_and_what_changed(months: Path, run: Ru
     said = run(*arguments)
     assert "What changed: Of 6 order-up-to levels" in " ".join(said.split())
     assert "bread, all steps: mean demand" in " ".join(said.split())
-    assert broken(months / "march", months / "ledger.sqlite") == []
+    assert faults_of(months / "march", ledger=months / "ledger.sqlite") == []
     assert len(certificate_of(months / "march").earlier) == 2
     assert spent(months) == Fraction(1, 2)
 
@@ -278,7 +272,7 @@ def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path) -> None:
     made = fit_release(file, months / "february", earlier=load_earlier(file, months / "release"))
     assert made.earlier_fit == "finished"
     assert stages(months) == ["open", *["reserve", "read", "commit"] * 2]
-    assert broken(months / "february", months / "ledger.sqlite") == []
+    assert faults_of(months / "february", ledger=months / "ledger.sqlite") == []
 
 
 def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months: Path, run: Run) -> None:
@@ -298,14 +292,11 @@ def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months
 
 
 def test_a_failure_costs_its_own_period_only(months: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(*_: object) -> None:
-        raise OSError(28, "disk full")
-
     facts = facts_in(months)
     file = load_config(month(months, facts, 2))
     earlier = load_earlier(file, months / "february")
     with monkeypatch.context() as patch:
-        patch.setattr("poolrl.workflow.release_folder.registry_record", full_disk)
+        patch.setattr("poolrl.workflow.release_folder.registry_record", Mock(side_effect=OSError(28, "disk full")))
         with pytest.raises(ValueError, match=r"disk full.*stays spent"):
             fit_release(file, months / "march", earlier=earlier)
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0 of 0\.5 is left"):
@@ -337,7 +328,7 @@ def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: P
     assert "rho = 1 (zero-concentrated differential privacy)" in leaflet
     assert f"at most {percent(claim.in_all.attack.true_positives_at_most)} of the cases where it is" in leaflet
     assert "rho: 1.0" in (folder / "registry.yaml").read_text()
-    assert broken(folder, tmp_path / "ledger.sqlite") == []
+    assert faults_of(folder, ledger=tmp_path / "ledger.sqlite") == []
     file = load_config(month(tmp_path, facts, 2))
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0\.2 of 1\.2 is left"):
         fit_release(file, tmp_path / "march", earlier=load_earlier(file, folder))
@@ -405,7 +396,7 @@ def test_a_lie_about_periods_is_found(months: Path, forgery: str) -> None:
     edit(facts)
     path.write_bytes(Certificate.read(json.dumps(facts).encode()).canonical())
     (months / "february" / "certificate.sig").unlink()
-    assert any(check in what for what in broken(months / "february", months / "ledger.sqlite"))
+    assert any(check in what for what in faults_of(months / "february", ledger=months / "ledger.sqlite"))
 
 
 def test_an_earlier_release_that_was_changed_is_not_continued(months: Path) -> None:
