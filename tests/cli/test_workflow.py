@@ -25,7 +25,9 @@ from tests.helpers.shops import Facts, Run, faults_of, write_config
 
 
 def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, command_line: CommandLine) -> None:
-    assert "For the data holder's eyes; not for release" in run("check", "--config", config)
+    said = " ".join(run("check", "--config", config).split())
+    assert "For the data holder's eyes; not for release" in said
+    assert "the first fit needs --new-account" in said
     table = pq.read_table(tmp_path / "log.parquet")
     values = table["action_1"].to_pylist()
     values[3], values[10] = 31337.25, 31337.25

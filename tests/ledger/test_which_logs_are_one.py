@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,11 +21,10 @@ from poolrl.data.table import Table
 from poolrl.ledger.accounts import normal_name
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.workflow.config.configuration import load_config, user_ledger
-from poolrl.workflow.release_folder import fit_release
+from poolrl.workflow.open_log import open_log
+from poolrl.workflow.release_folder import fit_release, require_account
 from tests.helpers.ledgers import rows, spent
 from tests.helpers.shops import Facts, Run, small_shop, write_config
-
-pytestmark = pytest.mark.usefixtures("no_page")
 
 
 def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path) -> None:
@@ -37,6 +37,7 @@ def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_pa
     assert {path.name for path in other.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
 
 
+@pytest.mark.usefixtures("no_page")
 def test_without_a_named_ledger_a_copy_pays_from_the_same_account(tmp_path: Path, facts: Facts, run: Run) -> None:
     del facts["privacy"]["ledger"]
     facts["privacy"]["data_set"] = f"shop of {tmp_path.name}"
@@ -47,8 +48,7 @@ def test_without_a_named_ledger_a_copy_pays_from_the_same_account(tmp_path: Path
     other = tmp_path / "copy"
     other.mkdir()
     shutil.copy(tmp_path / "log.parquet", other / "log.parquet")
-    said = run("fit", "--config", write_config(other, facts))
-    assert "New account" not in said
+    fit_release(load_config(write_config(other, facts)), other / "release")
     with Ledger.existing(user_ledger()) as ledger:
         account = ledger.account(facts["privacy"]["data_set"])
     assert account is not None
@@ -143,23 +143,21 @@ def test_the_planted_sum_over_all_rows_would_not_have_seen_it() -> None:
 
 @pytest.mark.parametrize("left", ["nothing", "no tables"])
 def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
-    tmp_path: Path, facts: Facts, left: str, run: Run
+    tmp_path: Path, config: Path, left: str
 ) -> None:
     """As a full disk leaves it: a file without bytes, or without tables, and no key."""
-    path = tmp_path / "ledger.sqlite"
+    path, file = tmp_path / "ledger.sqlite", load_config(config)
     path.touch()
     if left == "no tables":
-        with sqlite3.connect(path) as file:
-            file.executescript("CREATE TABLE gone (x); DROP TABLE gone; VACUUM")
-        file.close()
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript("CREATE TABLE gone (x); DROP TABLE gone; VACUUM")
         assert path.stat().st_size > 0
-    file, release = load_config(write_config(tmp_path, facts)), tmp_path / "release"
-    if left == "nothing":
-        assert "the first fit needs --new-account" in run("check", "--config", file.path, "--json")
     with pytest.raises(ValueError, match=r"there is no ledger|is not a ledger"):
-        fit_release(file, release)
-    fit_release(file, release, new_account=True)
-    assert spent(tmp_path) == Fraction(1, 2)
+        require_account(file, new_account=False)
+    require_account(file, new_account=True)
+    with Ledger(path) as ledger:
+        assert ledger.open_account("small shop", 1).left == 1
+        assert ledger.verify() == []
 
 
 COLUMNS = {
@@ -168,15 +166,16 @@ COLUMNS = {
 
 
 def test_two_regions_with_one_product_that_nobody_bought(tmp_path: Path, facts: Facts) -> None:
-    for region, seed in (("north", 5), ("south", 6)):
+    sketches = []
+    for seed in (5, 6):
         small_shop(tmp_path, seed=seed)
         table = pq.read_table(tmp_path / "log.parquet")
         for name in ("state_1", "action_1", "next_state_1"):
             table = table.set_column(table.column_names.index(name), name, pa.array(np.zeros(len(table))))
         pq.write_table(table, tmp_path / "log.parquet")
-        facts["privacy"]["data_set"] = region
-        fit_release(load_config(write_config(tmp_path, facts)), tmp_path / region, new_account=True)
-        assert spent(tmp_path, region) == Fraction(1, 2)
+        with open_log(load_config(write_config(tmp_path, facts))) as log:
+            sketches.append(Sketch(*sketch_of(log)))
+    assert not sketches[0].overlaps(sketches[1])
 
 
 def whole_numbers(seed: int, *, weeks: int, steps: int, mean: float) -> Table:

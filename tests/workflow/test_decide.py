@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import tracemalloc
@@ -22,7 +23,9 @@ from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
 from poolrl.workflow import decide
 from poolrl.workflow.desk import Questions, ShopDesk, orders_in_packs
+from poolrl.workflow.release_folder import fit_release
 from tests.helpers.commands import CommandLine
+from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.shops import Run
 
 STEPS, PRODUCTS = ["Fri", "Sat"], ["bread", "milk"]
@@ -394,42 +397,33 @@ OWN_COLUMNS = {"shop": "Haus", "date": "Buchung", "product": "Sorte", "opening":
 OWN_COLUMNS |= {"sales": "Abgang", "stock_out": "weg"}
 
 
-@pytest.mark.usefixtures("no_page")
 def test_a_stock_list_has_the_columns_of_the_sales_export(run: Run, command_line: CommandLine, tmp_path: Path) -> None:
-    """Init, fit and decide of a German export: a release keeps the names that poolrl.toml declares."""
-    rng, export, days = np.random.default_rng(1), tmp_path / "Verkauf.csv", np.datetime64("2025-03-03") + np.arange(70)
-    with open(export, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, delimiter=";")
-        writer.writerow([*OWN_COLUMNS.values(), "Werbung im Blatt"])
-        for shop, day, product in [(a, b, c) for a in range(8) for b in days for c in ("Brot", "Milch")]:
-            level, demand = int(rng.integers(4, 15)), int(rng.integers(0, 12))
-            sold = min(level, demand)
-            row = [shop, day, product, "0", f"{level},0", sold, "ja" if sold == level else "nein"]
-            writer.writerow([*row, ("nein", "ja")[shop % 2]])
-    columns = [text for role, name in OWN_COLUMNS.items() for text in (f"--{role.replace('_', '-')}-column", name)]
-    facts = {"products": "Brot,Milch", "holding": "1", "shortage": "2", "demand-max": "20", "rho": "5"}
-    facts |= {"labels": "promotion=nein,ja", "label-columns": "promotion=Werbung im Blatt", "data-set": "Kette"}
-    facts |= {"yes": "ja", "no": "nein", "delimiter": ";", "decimal": ",", "units": "80"}
-    flags = [f"--{name}={value}" for name, value in facts.items()]
-    config = tmp_path / "poolrl.toml"
-    run("init", "--sales", export, *columns, *flags, "--out", config)
-    config.write_text(config.read_text().replace("[privacy]", '[privacy]\nledger = "ledger.sqlite"'))
-    run("fit", "--config", config, "--new-account", "--out", tmp_path / "release")
-    path = tmp_path / "release" / "policy.npz"
+    """Fit and decide of a German export: a release keeps the names that poolrl.toml declares."""
+    rng, rows = np.random.default_rng(1), []
+    for shop, week, day, product in itertools.product(range(8), range(10), range(2), ("Brot", "Milch")):
+        level, demand = int(rng.integers(4, 15)), int(rng.integers(0, 12))
+        sold, date = min(level, demand), np.datetime64("2025-03-03") + 7 * week + day
+        amounts = ("0", f"{level},0", f"{sold}", "ja" if sold == level else "nein")
+        rows.append((str(shop), str(date), product, *amounts, ("nein", "ja")[shop % 2]))
+    write_export(tmp_path, rows, (*OWN_COLUMNS.values(), "Werbung im Blatt"), ";")
+    form = {"delimiter": ";", "decimal": ",", "yes": ["ja"], "no": ["nein"]}
+    facts = export_facts(["Brot", "Milch"], **OWN_COLUMNS, **form, labels={"promotion": "Werbung im Blatt"})
+    facts["problem"]["labels"] = {"promotion": ["nein", "ja"]}
+    facts["privacy"] |= {"rho": 5.0, "budget": 5.0}
+    policy = fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True).policy
+    path, stocks = tmp_path / "release" / "policy.npz", tmp_path / "Bestand.csv"
     wanted = {"product": "Sorte", "stock": "Rest morgens", "promotion": "Werbung im Blatt"}
-    policy = Policy.load(path)
-    assert policy.names.columns == wanted
-    stocks = tmp_path / "Bestand.csv"
-    header, cells = "Haus;Wochentag;Sorte;Rest morgens;Werbung im Blatt", "3;Sa;{};2,5;ja"
-    rows = [cells.format(product) for product in ("Milch", "Brot")]
+    assert Policy.load(path).names.columns == wanted
+    header, cells = "Haus;Wochentag;Sorte;Rest morgens;Werbung im Blatt", "3;Di;{};2,5;ja"
+    lines = [cells.format(product) for product in ("Milch", "Brot")]
     # A second column that could be meant is kept as it is.
-    stocks.write_text("\n".join([f"{header};Bestand", *(f"{row};x" for row in rows), ""]))
+    stocks.write_text("\n".join([f"{header};Bestand", *(f"{line};x" for line in lines), ""]))
     text = run("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
     milk, bread = csv.DictReader(io.StringIO(text), delimiter=";")
-    levels = policy.act(5, np.array([2.5, 2.5]), labels={"promotion": "ja"})
+    levels = policy.act(1, np.array([2.5, 2.5]), labels={"promotion": "ja"})
     assert [number(bread["order_up_to"]), number(milk["order_up_to"])] == pytest.approx(levels, abs=1e-5)
     assert (milk["Haus"], milk["Bestand"], milk["basis"]) == ("3", "x", "own")
-    stocks.write_text("\n".join([header.replace("Rest morgens", "Rest"), *rows, ""]))
+    stocks.write_text("\n".join([header.replace("Rest morgens", "Rest"), *lines, ""]))
     answer = command_line("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
     assert "must have one column 'stock' or 'Rest morgens'" in answer.err
 

@@ -14,7 +14,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import fit_release, locked, settle
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.shops import Run
+from tests.helpers.shops import Run, faults_of
 
 pytestmark = pytest.mark.xdist_group("killed fits")  # one worker makes them
 
@@ -45,18 +45,18 @@ def settled(folder: Path) -> str | None:
     return settle(*place, folder / "ledger.sqlite", hash_of(folder / "poolrl.toml"))
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path, committed: Path, run: Run) -> None:
     """Killed between the payment and the last rename: it is there already, and costs nothing more."""
-    assert not (tmp_path / "release").exists()
-    before = stages(tmp_path)
+    release, before = tmp_path / "release", stages(tmp_path)
+    assert not release.exists()
     said = run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert "had paid for this release: it is finished now, at no further cost" in " ".join(said.split())
     assert stages(tmp_path) == before
     assert spent(tmp_path) == Fraction(1, 2)
     assert not committed.exists()
-    release, ledger = tmp_path / "release", tmp_path / "ledger.sqlite"
     assert Policy.load(release / "policy.npz").guarantee.private
-    run("verify", release / "policy.npz", release / "certificate.json", "--ledger", ledger)
+    assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
 
 
 def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path) -> None:
@@ -220,18 +220,3 @@ def test_a_draft_that_is_not_complete_is_removed(tmp_path: Path, uncommitted: Pa
         certificate.write_bytes(content[:left])
     assert settled(tmp_path) == "removed"
     assert not uncommitted.exists()
-
-
-def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
-    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest, modes = Ledger.commit, []
-
-    def watched(*args: object) -> object:
-        modes.append((tmp_path / ".release.draft").stat().st_mode & 0o777)
-        return honest(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Ledger, "commit", watched)
-    fit_release(load_config(config), tmp_path / "release", new_account=True)
-    assert modes == [0o700]
-    assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
