@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +21,7 @@ from rich.console import Console
 
 from poolrl import Policy
 from poolrl.cli.fit import page_of
+from poolrl.ledger.ledger import Ledger
 from poolrl.pool import OnOutcomes
 from poolrl.privacy.noise.secure import _SecureSampler
 from poolrl.workflow import release_folder
@@ -273,19 +275,24 @@ def test_kill_9_between_the_steps(tmp_path: Path) -> None:
         assert_nothing_is_gained(tmp_path / case, paid=paid, complete=complete)
 
 
+FIT = """
+import sys
+from pathlib import Path
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.release_folder import fit_release
+fit_release(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
 @pytest.mark.slow
 def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     """Three fits of a half each ask for a budget of one."""
-    command = program("quick_poolrl", "fit", "--new-account", "--config", config, "--json", "--out")
-    running = [
-        subprocess.Popen(
-            [*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment()
-        )
-        for i in range(3)
-    ]
-    errors = [process.communicate()[1].decode() for process in running]
-    refused = [error for error in errors if error]
-    assert len(refused) == 1, errors
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_account("small shop", 1.0)
+    command = [sys.executable, "-c", FIT, config]
+    running = [subprocess.Popen([*command, tmp_path / f"out{i}"], stderr=subprocess.PIPE) for i in range(3)]
+    refused = [error for process in running if (error := process.communicate()[1].decode())]
+    assert len(refused) == 1, refused
     assert "only 0 of 1 is left" in refused[0]
     assert len(list(tmp_path.glob("out*/policy.npz"))) == 2
     assert spent(tmp_path) == 1

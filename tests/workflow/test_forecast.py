@@ -269,24 +269,6 @@ def test_a_world_is_sampled_as_it_says() -> None:
     assert [each.name for each in worlds_of(OTHER, "any", runs=2)] == list(FAMILIES) * 2
 
 
-def test_a_fit_estimates_how_far_the_log_looked() -> None:
-    """Without noise, the estimate of past orders is what they were, up to where demand still reaches."""
-    rng = np.random.default_rng(2)
-    problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=40.0)
-
-    def habit(step: int, stock: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.maximum(stock, rng.choice([10.0, 30.0], p=[0.7, 0.3], size=stock.shape))
-
-    log = problem.simulate_log(rng.uniform(0, 40, (20_000, 2, 1)), rng=rng, behaviour=habit)
-    outcomes = Pool(float("inf")).fit(problem, log).outcomes
-    assert outcomes is not None
-    assert outcomes.cutoffs is not None
-    first = np.cumsum(outcomes.cutoffs[0, 0])
-    assert first[outcomes.points[0] < 9.5][-1] < 0.01
-    assert first[outcomes.points[0] < 12][-1] == pytest.approx(0.7, abs=0.02)
-    assert first[outcomes.points[0] < 32][-1] == pytest.approx(1.0, abs=0.01)
-
-
 def test_a_prediction_is_the_cost_of_that_fit() -> None:
     """The same log and noise by hand, and its cost on many drawn paths."""
     (world,) = worlds_of(OTHER, "normal", runs=1)
