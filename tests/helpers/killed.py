@@ -9,22 +9,22 @@ from pathlib import Path
 from tests.helpers.processes import program
 from tests.helpers.shops import small_shop, write_config
 
-# STEP-WHEN: whether its rho stays spent, and whether its release is there.
+# STEP-WHEN: whether its rho stays spent, and whether its release is there. The quick tests look at these steps.
 KILLED_AT = {
-    "reserve-after": (True, False),
     "read-after": (True, False),
     "_write_draft-after": (True, False),
     "commit-after": (True, False),
-    "draw_page-before": (True, True),
 }
-# The same between those steps.
+# The same before, between and after them.
 KILLED_BETWEEN = {
     "reserve-before": (False, False),
+    "reserve-after": (True, False),
     "open_log-before": (True, False),
     "sketch_of-after": (True, False),
     "read-before": (True, False),
     "learn-after": (True, False),
     "commit-before": (True, False),
+    "draw_page-before": (True, True),
 }
 
 

@@ -21,7 +21,7 @@ from poolrl.learning.stored import Names
 from poolrl.workflow.column_names import MEANINGS, meanings_of
 from poolrl.workflow.config.answers import asked_keys, flag_of, propose_columns, write_toml
 from poolrl.workflow.config.configuration import Config, keys_of, load_config
-from poolrl.workflow.config.sections import WIDE_ONLY, Key
+from poolrl.workflow.config.sections import WIDE_ONLY
 from poolrl.workflow.trades.shop_section import ShopFacts
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.exports import configured, export_facts
@@ -58,22 +58,6 @@ def fields() -> dict[tuple[str, str], str | None]:
     return {place: why for place, why in found.items() if ".".join(place) not in ShopFacts.unused}
 
 
-def keys_of_shops() -> list[Key]:
-    """Of a wide table, and of a sales export."""
-    both = [key for sales in (False, True) for key in keys_of(trade_named("lost sales"), sales=sales)]
-    return list({key.place: key for key in both}.values())
-
-
-def test_every_key_stands_once() -> None:
-    """A field has a description, and no two fields share one; `keys_of` lists them."""
-    described = fields()
-    assert all(why and why.strip() == why and why.isprintable() for why in described.values())
-    assert len(set(described.values())) == len(described)
-    assert {(key.section, key.name): key.why for key in keys_of_shops()} == described
-    names = [key.flag for key in keys_of_shops() if key.asked]
-    assert len(set(names)) == len(names)  # one flag, one key
-
-
 @pytest.mark.parametrize("sales", [False, True])
 def test_the_file_explains_every_key_by_its_description(facts: Facts, sales: bool) -> None:
     """Each key follows its comment; one without a value is a comment too, to be found there.
@@ -101,7 +85,8 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         assert not key.answer or f"({key.answer} if left out)" in line
     # The flag of columns goes with --problem, and is no answer.
     with_others = {"--scale", "--scale-memory", "--columns", "--yes", "--no", "--delimiter", "--decimal"}
-    others = {flag_of(key.flag) for key in keys_of_shops() if not key.asked} - with_others
+    both = [key for sales in (False, True) for key in keys_of(trade_named("lost sales"), sales=sales)]
+    others = {flag_of(key.flag) for key in both if not key.asked} - with_others
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
-from poolrl.checks import FloatArray
 from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
 from poolrl.workflow import decide
@@ -201,44 +200,20 @@ def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
             run(*command, *flags)
 
 
-def exact(policy: Policy, stock: FloatArray, scale: FloatArray | None, cells: FloatArray) -> None:
-    """The desk answers rows about all products, and rows about one, as `act` does, in all bits."""
-    rng = np.random.default_rng(8)
-    steps, product = rng.integers(0, policy.problem.horizon, len(stock)), rng.integers(0, 2, len(stock))
-    desk, places = ShopDesk(policy), cells.astype(np.int64)
-    names, values = policy.problem.labels.names, policy.problem.labels.values
-    acted = np.array(
-        [
-            policy.act(
-                int(steps[i]),
-                stock[i],
-                scale=None if scale is None else scale[i],
-                labels={name: values[j][places[i, j]] for j, name in enumerate(names)},
-            )
-            for i in range(len(stock))
-        ]
-    )
-    assert np.array_equal(desk.answer(Questions(steps, places, stock, scale))["order_up_to"], acted)
-    if not desk.together:
-        at = product[:, None]
-        own, unit = (None if all_of is None else np.take_along_axis(all_of, at, 1) for all_of in (stock, scale))
-        assert own is not None
-        one = desk.answer(Questions(steps, places, own, unit, product=product))
-        assert np.array_equal(one["order_up_to"], np.take_along_axis(acted, at, 1))
-
-
-def test_every_bit_is_that_of_act(chain: Path) -> None:
+@pytest.mark.parametrize("settings", [Pool(1.0), Pool.published(1.0, zones=6)], ids=["levels", "zones"])
+def test_every_bit_is_that_of_act(settings: Pool) -> None:
+    """Rows about all products, and rows about one."""
     rng = np.random.default_rng(4)
-    stock, scale = rng.uniform(0, 200, (500, 2)), rng.uniform(1, 50, (500, 2))
-    cells = np.c_[rng.integers(0, 3, 500), rng.integers(0, 2, 500)]
-    exact(Policy.load(chain), stock, scale, cells)
     backlog = Backlog(horizon=3, products=2, holding=0.1, shortage=0.4, demand_max=[30.0, 60.0], boundary=0.7)
-    log = backlog.simulate_log(rng.uniform(0, 30, (200, 3, 2)), rng=rng)
-    waiting = rng.uniform(-30, 80, (500, 2))
-    none = np.zeros((500, 0))
-    for settings in (Pool(1.0), Pool.published(1.0, zones=6)):
-        policy = settings.fit(backlog, log, noise=SeededNoise(1))
-        exact(policy, waiting, None, none)
+    policy = settings.fit(backlog, backlog.simulate_log(rng.uniform(0, 30, (200, 3, 2)), rng=rng), noise=SeededNoise(1))
+    desk, stock, nowhere = ShopDesk(policy), rng.uniform(-30, 80, (500, 2)), np.zeros((500, 0), dtype=np.int64)
+    steps, product = rng.integers(0, 3, 500), rng.integers(0, 2, 500)
+    acted = np.array([policy.act(int(step), waiting) for step, waiting in zip(steps, stock, strict=True)])
+    assert np.array_equal(desk.answer(Questions(steps, nowhere, stock, None))["order_up_to"], acted)
+    if not desk.together:
+        own, levels = (np.take_along_axis(each, product[:, None], 1) for each in (stock, acted))
+        one = desk.answer(Questions(steps, nowhere, own, None, product=product))
+        assert np.array_equal(one["order_up_to"], levels)
 
 
 def test_a_policy_on_zones_needs_all_products(tmp_path: Path) -> None:
@@ -258,17 +233,17 @@ def test_packs_are_the_nearest_that_fit() -> None:
     bound, pack = rng.uniform(5, 60, n), rng.choice([0.5, 1.0, 6.0, 12.0, 80.0], n)
     stock = rng.uniform(0, 70, n).round(1)
     level = np.maximum(stock, rng.uniform(0, 1, n) * bound)
-    found = orders_in_packs(level, stock, pack, np.maximum(bound, level))
+    most = np.maximum(bound, level)
+    found = orders_in_packs(level, stock, pack, most)
     seen = set()
     for i in range(n):
-        counts = [c for c in range(200) if c <= 1 or stock[i] + c * pack[i] <= max(bound[i], level[i])]
+        counts = [c for c in range(200) if c <= 1 or stock[i] + c * pack[i] <= most[i]]
         misses = [abs(stock[i] + c * pack[i] - level[i]) for c in counts]
         best = max(c for c, miss in zip(counts, misses, strict=True) if miss <= min(misses) + 1e-12)
         assert found[i] == pytest.approx(best * pack[i])
-        seen.add((best == 0, stock[i] + best * pack[i] > max(bound[i], level[i])))
+        seen.add((best == 0, stock[i] + best * pack[i] > most[i]))
     assert seen == {(True, False), (False, False), (False, True)}
-    nothing = orders_in_packs(stock, stock, pack, bound)
-    assert (nothing == 0).all()
+    assert (orders_in_packs(stock, stock, pack, bound) == 0).all()
 
 
 def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) -> None:
