@@ -81,7 +81,8 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
     "no rho": lambda f: f.pop("rho"),
     "mechanisms of another kind": lambda f: f.update(mechanisms=3),
-    "a key that we do not know": lambda f: f.update(approved_by="the regulator"),
+    "text for a number": lambda f: f.update(steps="3"),
+    "a number for text": lambda f: f.update(rho=0.5),
 }
 
 
@@ -139,13 +140,13 @@ def test_what_people_read_is_checked_too(released: Path) -> None:
 
 def test_words_are_compared_without_a_configuration_too(released: Path) -> None:
     """A certificate that travels alone with its policy speaks of the problem as its trade does."""
-    release = released / "release"
     for name in (CONFIG, LEAFLET, RECORD, SIGNATURE):
-        (release / name).unlink()
+        (released / "release" / name).unlink()
     assert bad(released) == []
-    facts = json.loads((release / CERTIFICATE).read_bytes())
+    path = released / "release" / CERTIFICATE
+    facts = json.loads(path.read_bytes())
     facts["assumed_public"]["words"]["outcome"] = "demand that nobody can guess"
-    write_facts(release / CERTIFICATE, facts)
+    write_facts(path, facts)
     assert bad(released) == ["the certificate speaks in the words of its trade"]
 
 
@@ -180,21 +181,20 @@ def forge(
 def test_a_model_is_verified_like_its_policy(released: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     release = released / "release"
     certificate, path = release / CERTIFICATE, release / "model.npz"
+    same = "the model is that of the certified policy"
     model = PrivateModel.of(Policy.load(release / POLICY))
     model.save(path)
     checks = verify_folder(path, certificate, ledger=released / "ledger.sqlite")
     assert all(check.good for check in checks)
-    assert checks[0].what == "the model is that of the certified policy"
+    assert checks[0].what == same
     weights = model.outcomes.weights[..., ::-1].copy()
-    forgeries = [
+    for forged in (
         replace(model, outcomes=replace(model.outcomes, weights=weights)),
         replace(model, report=replace(model.report, units=10**6)),
         replace(model, guarantee=replace(model.guarantee, trajectories_per_unit=2)),
-    ]
-    for forged in forgeries:
+    ):
         forged.save(path)
-        faults = [check.what for check in verify_folder(path, certificate) if not check.good]
-        assert faults == ["the model is that of the certified policy"]
+        assert [check.what for check in verify_folder(path, certificate) if not check.good] == [same]
     model.save(path)
     facts, arrays = read_learned(path, MODEL_FORMAT, "model")
     for change in ({"guarantee": []}, {"guarantee": {**facts["guarantee"], "mechanisms": 3}}, {"report": None}):
