@@ -7,10 +7,10 @@ with a right checksum, and read where 300 MB may be had.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import zipfile
-from collections.abc import Callable
-from functools import partial
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from poolrl import Grid, LostSales, Policy, Pool, SeededNoise, Zones, npz
 from poolrl.learning import stored
+from poolrl.learning.outcomes import STORED
 from tests.helpers.processes import environment, program
 
 MEGABYTES = 300
@@ -26,8 +27,8 @@ MANY = 9_900_000
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 50.0}
 LABELS = {"store": [1, 2], "promo": ["no", "yes"]}
 KINDS = {"levels": None, "lattice": Grid(3), "rings": Zones(4)}
-# Changes the facts and the arrays of a good file.
-Change = Callable[[dict[str, Any], dict[str, Any]], None]
+# Of a good file of this kind: other facts (parts of a section, or a whole one) and arrays. None takes something away.
+Change = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def good_policy(kind: str) -> Policy:
@@ -40,111 +41,93 @@ def good_policy(kind: str) -> Policy:
     return Pool(1.0, values=KINDS[kind]).fit(problem, log, noise=SeededNoise(0))
 
 
-def change(path: Path, how: Change) -> None:
-    """Change a file, and give it the checksum that fits."""
+def change(path: Path, others: dict[str, Any], stored_as: dict[str, Any]) -> None:
+    """Change a file, and give it the checksum that fits. Another rule has other arrays."""
     with np.load(path) as file:
         arrays = dict(file)
     facts = json.loads(arrays.pop("facts").tobytes())
     del facts["sha256"]
-    how(facts, arrays)
+    for name, entries in others.items():
+        facts[name] = without_none(facts[name] | entries) if name in ("problem", "guarantee") else entries
+    arrays = without_none(stored_as if "rule" in others else arrays | stored_as)
     text = json.dumps(facts | {"sha256": stored._checksum(facts, arrays)}).encode()
     np.savez_compressed(path, facts=np.frombuffer(text, np.uint8), **arrays)
 
 
-def declare(facts: dict[str, Any], arrays: dict[str, Any], **declared: Any) -> None:
+def without_none(known: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def declared(**facts: Any) -> dict[str, Any]:
     """Other sizes, and costs that are one number for all of them."""
-    facts["problem"] |= {"holding": 0.1, "shortage": 0.4, "demand_max": 50.0, "boundary": 1.0} | declared
+    return {"problem": {"holding": 0.1, "shortage": 0.4, "demand_max": 50.0, "boundary": 1.0} | facts}
 
 
-def declare_and_store(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Levels for four million steps are there (they pack into 32 kB), but costs are not."""
-    facts["problem"].pop("labels")
-    declare(facts, arrays, horizon=2_000_000, products=2)
-    arrays["levels"] = np.zeros((2_000_000, 2))
-
-
-def store(facts: dict[str, Any], arrays: dict[str, Any], **stored: Any) -> None:
-    arrays.update({name: np.asarray(value) for name, value in stored.items()})
-
-
-def on_axes(facts: dict[str, Any], arrays: dict[str, Any], points: float = 9.0, **declared: Any) -> None:
+def on_axes(points: float = 9.0, **facts: Any) -> Change:
     """Values on axes. We write them for problems of your own only, but a file may claim them for a shop."""
-    facts["problem"].pop("labels")
-    facts["problem"] |= {name: [[0.1, 0.1]] * 3 for name in ("holding", "shortage", "boundary")}
-    facts["problem"] |= {"demand_max": [50.0, 50.0]}
-    facts["rule"] = "GreedyQ"
-    arrays.clear()
-    store(facts, arrays, q=np.zeros((3, 2, 9)), axes=[points, 0.0])
-    if declared:
-        declare(facts, arrays, **declared)
+    costs = dict.fromkeys(("holding", "shortage", "boundary"), [[0.1, 0.1]] * 3) | {"demand_max": [50.0, 50.0]}
+    problem = declared(**facts)["problem"] if facts else costs
+    arrays = {"q": np.zeros((3, 2, 9)), "axes": np.array([points, 0.0])}
+    return "levels", {"rule": "GreedyQ", "problem": problem | {"labels": None}}, arrays
 
 
-def guarantee(facts: dict[str, Any], arrays: dict[str, Any], **entries: Any) -> None:
-    facts["guarantee"] |= entries
+def in_stores(values: int, labels: int) -> Change:
+    return "levels", declared(labels=[[f"label {i}", list(range(values))] for i in range(labels)]), {}
 
 
-def report(facts: dict[str, Any], arrays: dict[str, Any], entries: Any) -> None:
-    facts["report"] = entries
+def grid(bins: float) -> Change:
+    return "lattice", {}, {"grid": np.array([bins, 0.0])}
 
 
-def all_stores(facts: dict[str, Any], arrays: dict[str, Any], values: int, labels: int) -> None:
-    declare(facts, arrays, labels=[[f"label {i}", list(range(values))] for i in range(labels)])
+def says(**facts: Any) -> Change:
+    return "levels", facts, {}
 
 
 BOMB = np.zeros(5_000_000)  # 40 MB that pack into 40 kB
-HOSTILE: dict[str, tuple[str, Change]] = {
-    "horizon": ("levels", partial(declare, horizon=MANY)),
-    "horizon on axes": ("levels", partial(on_axes, horizon=MANY)),
-    "horizon on a lattice": ("lattice", partial(declare, horizon=MANY)),
-    "horizon on rings": ("rings", partial(declare, horizon=MANY)),
-    "products": ("levels", partial(declare, products=MANY)),
-    "products on axes": ("levels", partial(on_axes, products=MANY)),
-    "products on rings": ("rings", partial(declare, products=MANY)),
-    "values of a label": ("levels", partial(all_stores, values=400_000, labels=1)),
-    "cells of labels": ("levels", partial(all_stores, values=200, labels=3)),
-    "labels of cells": ("levels", partial(all_stores, values=2, labels=20)),
-    "levels without costs": ("levels", declare_and_store),
-    "packed levels": ("levels", partial(store, levels=BOMB)),
-    "an array of nobody": ("levels", partial(store, more=BOMB)),
-    "points": ("levels", partial(on_axes, points=1e9)),
-    "points that make large tables": ("levels", partial(on_axes, points=9000.0)),
-    "bins": ("lattice", partial(store, grid=[1e8, 0.0])),
-    "bins beyond a number": ("lattice", partial(store, grid=[1e300, 0.0])),
-    "more bins than values": ("lattice", partial(store, grid=[20.0, 0.0])),
-    "a horizon that is no number": ("levels", partial(declare, horizon="9" * 1000)),
-    "a text of 5 MB": ("levels", lambda facts, arrays: report(facts, arrays, {"x": " " * 5_000_000})),
-    "names of steps": (
+HOSTILE: dict[str, Change] = {
+    "horizon": says(**declared(horizon=MANY)),
+    "horizon on axes": on_axes(horizon=MANY),
+    "horizon on a lattice": ("lattice", declared(horizon=MANY), {}),
+    "horizon on rings": ("rings", declared(horizon=MANY), {}),
+    "products": says(**declared(products=MANY)),
+    "products on axes": on_axes(products=MANY),
+    "products on rings": ("rings", declared(products=MANY), {}),
+    "values of a label": in_stores(values=400_000, labels=1),
+    "cells of labels": in_stores(values=200, labels=3),
+    "labels of cells": in_stores(values=2, labels=20),
+    # Levels for two million steps are there (they pack into 32 kB), but costs are not.
+    "levels without costs": (
         "levels",
-        lambda facts, arrays: report(facts, arrays, {"names": {"products": ["a"], "steps": ["0"] * 1_000_000}}),
+        declared(horizon=2_000_000, products=2, labels=None),
+        {"levels": np.zeros((2_000_000, 2))},
     ),
-    "mechanisms": ("levels", lambda facts, arrays: guarantee(facts, arrays, mechanisms=[{}] * 100_000)),
+    "packed levels": ("levels", {}, {"levels": BOMB}),
+    "an array of nobody": ("levels", {}, {"more": BOMB}),
+    "points": on_axes(points=1e9),
+    "points that make large tables": on_axes(points=9000.0),
+    "bins": grid(1e8),
+    "bins beyond a number": grid(1e300),
+    "more bins than values": grid(20.0),
+    "a horizon that is no number": says(**declared(horizon="9" * 1000)),
+    "a text of 5 MB": says(report={"x": " " * 5_000_000}),
+    "names of steps": says(report={"names": {"products": ["a"], "steps": ["0"] * 1_000_000}}),
+    "mechanisms": says(guarantee={"mechanisms": [{}] * 100_000}),
 }
 # An array as large as the file says may be read. It must not take more than that.
-READ_OR_REFUSED: dict[str, tuple[str, Change]] = {
-    "axes": ("levels", on_axes),
-    "steps of the guarantee": ("levels", partial(guarantee, steps=10**15)),
-    "trajectories of a unit": ("levels", partial(guarantee, trajectories_per_unit=10**15)),
-    "a report of boxes": ("levels", lambda facts, arrays: report(facts, arrays, {"x": [{} for _ in range(900_000)]})),
-    "a deep report": ("levels", lambda facts, arrays: report(facts, arrays, nested(900))),
+READ_OR_REFUSED: dict[str, Change] = {
+    "axes": on_axes(),
+    "steps of the guarantee": says(guarantee={"steps": 10**15}),
+    "trajectories of a unit": says(guarantee={"trajectories_per_unit": 10**15}),
+    "a report of boxes": says(report={"x": [{} for _ in range(900_000)]}),
+    "a deep report": says(report=reduce(lambda inside, _: {"x": inside}, range(900), {})),
 }
-
-
-def nested(depth: int) -> dict[str, Any]:
-    inside: dict[str, Any] = {}
-    for _ in range(depth):
-        inside = {"x": inside}
-    return inside
-
-
-def long_but_stored(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """A hundred thousand steps, all of whose costs and levels are there."""
-    facts["problem"].pop("labels")
-    costs = [[0.0, 0.0]] * 100_000
-    facts["problem"] |= {"horizon": 100_000, "holding": costs, "shortage": costs, "boundary": [[1.0, 1.0]] * 100_000}
-    facts["problem"]["demand_max"] = [1.0, 1.0]
-    arrays["levels"] = np.zeros((100_000, 2))
-    for name in [name for name in arrays if name.startswith("outcomes.")]:
-        del arrays[name]
+# A hundred thousand steps, all of whose costs and levels are there.
+LONG = dict.fromkeys(("holding", "shortage"), [[0.0, 0.0]] * 100_000) | {"boundary": [[1.0, 1.0]] * 100_000}
+ALL_THERE: Change = (
+    "levels",
+    {"problem": LONG | {"horizon": 100_000, "demand_max": [1.0, 1.0], "labels": None}},
+    {"levels": np.zeros((100_000, 2))} | dict.fromkeys(f"outcomes.{name}" for name in STORED),
+)
 
 
 @pytest.fixture(scope="module")
@@ -153,10 +136,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     folder = tmp_path_factory.mktemp("hostile")
     for kind in KINDS:
         good_policy(kind).save(folder / f"{kind}.npz")
-    cases = HOSTILE | READ_OR_REFUSED | {"stored": ("levels", long_but_stored)}
-    for name, (kind, how) in cases.items():
-        (folder / f"{name}.npz").write_bytes((folder / f"{kind}.npz").read_bytes())
-        change(folder / f"{name}.npz", how)
+    cases = HOSTILE | READ_OR_REFUSED | {"stored": ALL_THERE}
+    for name, (kind, *how) in cases.items():
+        shutil.copy(folder / f"{kind}.npz", folder / f"{name}.npz")
+        change(folder / f"{name}.npz", *how)
     files = [folder / f"{name}.npz" for name in (*KINDS, *cases)]
     good = [folder / f"{kind}.npz" for kind in KINDS]
     command = program("load_in_little_memory", MEGABYTES, *good, "--", *files)
@@ -190,9 +173,8 @@ def test_the_limit_would_show(tmp_path: Path) -> None:
     """The planted bug: without the comparison of sizes, memory runs out where a refusal is expected."""
     good, long = tmp_path / "good.npz", tmp_path / "long.npz"
     good_policy("levels").save(good)
-    long.write_bytes(good.read_bytes())
-    change(long, lambda facts, arrays: facts["problem"].pop("labels"))
-    change(long, partial(declare, horizon=MANY // 2))
+    shutil.copy(good, long)
+    change(long, declared(horizon=MANY // 2, labels=None), {})
     python, plain, *arguments = program("load_in_little_memory", MEGABYTES, good, "--", long)
     plant = "from poolrl import LostSales\nLostSales.from_facts = lambda facts, _: LostSales(**facts)\n\ndef look"
     (tmp_path / "planted.py").write_text(Path(plain).read_text().replace("def look", plant, 1))

@@ -137,14 +137,6 @@ def test_overlapping_rows_are_recognised_under_another_name(released: Path, fact
         fit_release(load_config(write_config(released, facts)), released / "again", new_account=True)
 
 
-def test_the_planted_sum_over_all_rows_would_not_have_seen_it() -> None:
-    """The planted bug of 0.5: one sum for the whole log. One row less is then another log."""
-    first = rows("rows")
-    less = Sketch(rows("another sum").whole, first.marks[1:])
-    assert less.overlaps(first)
-    assert less.whole != first.whole
-
-
 @pytest.mark.parametrize("left", ["nothing", "no tables"])
 def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
     tmp_path: Path, config: Path, left: str
@@ -207,6 +199,11 @@ def test_logs_without_a_row_of_any_product_are_not_taken_for_one() -> None:
     # All weeks are equal by chance, so that nothing but the whole log can be recognised.
     alike = [Sketch(b"these very rows.", (b"the only mark...",), by_chance=1.0) for _ in range(2)]
     assert alike[0].overlaps(alike[1])
+    # The planted bug of 0.5: one sum for the whole log. One row less was then another log.
+    first = rows("rows")
+    less = Sketch(rows("another sum").whole, first.marks[1:])
+    assert less.overlaps(first)
+    assert less.whole != first.whole
 
 
 def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:

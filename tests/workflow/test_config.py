@@ -261,11 +261,8 @@ def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
     unit = config.unit()
     assert (unit.scale_memory, unit.labels_kept, unit.adjacency) == (3, True, "replace what happened in one")
     assert config.moved == 4
-    assert len(query) == len(configured(tmp_path, facts | {"problem": _many_products(facts)}).config.query() or "")
-
-
-def _many_products(facts: Facts) -> Any:
-    return facts["problem"] | {"products": [f"product {i}" for i in range(300)]}
+    facts["problem"]["products"] = [f"product {i}" for i in range(300)]
+    assert len(query) == len(configured(tmp_path, facts).config.query() or "")
 
 
 def test_labels_and_scale_of_a_wide_table(facts: Facts, tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_rows_that_name_no_week_are_no_units_and_break_nothing(tmp_path: Path) -
     odd += [(shop, DATES[0], "bread", "1", "1", "1", "false") for shop in NO_SHOPS]
     odd += [("7", "2025-03-05", "bread", "1", "1", "1", "false")]  # a Wednesday, which is no day of a week of two
     assert columns_of_weeks(tmp_path, [*odd, *ROWS, *odd]) == expected
+    # What a shop sold does not decide whether its week is there.
+    beer = [(*row[:2], "beer", *row[3:]) if row[0] == "8" else row for row in ROWS]
+    assert columns_of_weeks(tmp_path, beer)[0] == 4
 
 
 def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
@@ -126,12 +129,6 @@ def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
             assert week == {cell: value for cell, value in plain.items() if cell != (1, "bread")}
         else:
             assert week == plain
-
-
-def test_a_week_without_a_listed_product_is_a_unit(tmp_path: Path) -> None:
-    """What a shop sold does not decide whether its week is there."""
-    beer = [(*row[:2], "beer", *row[3:]) if row[0] == "8" else row for row in ROWS]
-    assert columns_of_weeks(tmp_path, beer)[0] == 4
 
 
 GERMAN = {"date_format": "%d.%m.%Y", "decimal": ",", "thousands": ".", "yes": ["ja", "t"], "no": ["nein", ""]}
@@ -367,14 +364,9 @@ def test_a_day_that_ran_out_shows_at_least_the_sales(tmp_path: Path) -> None:
     days = [("6", "2", "3"), ("0", "2", "4"), ("0", "2", "2")]  # Wednesday is not asked for
     write_export(tmp_path, [("7", f"2025-03-0{3 + i}", "bread", *day, "true") for i, day in enumerate(days)])
     assert [row[3:] for row in rows_of(tmp_path, export_facts(["bread"]))] == [(3, 3, 0), (0, 4, 0)]
-
-
-def test_without_a_flag_a_shelf_is_empty_where_all_was_sold(tmp_path: Path) -> None:
+    # Without a flag a shelf is empty where all was sold.
     write_export(tmp_path, SALES[:4])
-    facts = export_facts()
-    with_flag = rows_of(tmp_path, facts)
-    facts["sales"]["stock_out"] = None
-    assert rows_of(tmp_path, facts) == with_flag
+    assert rows_of(tmp_path, export_facts(stock_out=None)) == rows_of(tmp_path, export_facts())
 
 
 def test_closed_days_are_no_steps_and_closed_shops_are_unobserved(tmp_path: Path) -> None:
