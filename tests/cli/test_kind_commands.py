@@ -164,51 +164,37 @@ def test_questions_without_an_answer(released: tuple[str, Path]) -> None:
 
 
 def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
-    """Yes in German; a price that is not there; a lot that nobody declared; and all lots sold."""
-    (tmp_path / "sales.csv").write_text(
-        "los,zuschlag,limit,preis,art\n1,JA,10,12,uhr\n2,nein,30,,uhr\n3,vielleicht,10,12,uhr\n4,ja,10,,uhr\n"
-        "5,ja,10,11,boot\n6,nein,20,,uhr\n"
-    )
+    """Yes in German; semicolons and decimal commas, as spreadsheets write them there; a price that is not there.
+
+    A lot that nobody declared; a point beside a comma, which may mean thousands and is no number; and all lots sold.
+    """
+    header = "los;zuschlag;limit;preis;art;est"
+    lots = ["1;JA;21;24,5;uhr;2,0", "2;nein;30;;uhr;1", "3;vielleicht;10;12;uhr;1", "4;ja;10;;uhr;1"]
+    lots += ["5;ja;10;11;boot;1", "6;nein;20;;uhr;1", "7;ja;1.000,5;1;uhr;1"]
+    (tmp_path / "sales.csv").write_text("\n".join([header, *lots, ""]))
     command = [
         *("init", "--problem", "reserve-auction", "--facts", "bid_max=50; sees_highest=false", "--source", "sales.csv"),
         *("--columns", "reserve=limit; sold=zuschlag; price=preis", "--trajectory", "los", "--labels", "art=uhr,auto"),
-        *("--units", "6", "--data-set", "lots", "--rho", "1"),
-    ]
-    run_poolrl(*command, cwd=tmp_path)
-    text = (tmp_path / "poolrl.toml").read_text()
-    path = tmp_path / "poolrl.toml"
-    path.write_text(text.replace('"1", "1.0", "true"', '"ja"').replace('"0", "0.0", "false"', '"nein"'))
-    file = load_config(path)
-    with open_log(file) as log:
-        # Lots 1, 2 and 6 can be used: one bid is seen, and sides of both bids.
-        assert int(log.outcome_leaves(file.config.problem.posed, bins=4).sum()) == 2 * 3
-    said = run_poolrl("check", cwd=tmp_path, exits=1)
-    assert "neither yes nor no" in said
-    assert "have a value that was not declared" in said
-    path.write_text(path.read_text().replace('"nein"', '"ende"'))
-    sold = [f"{i},ja,{i},{i + 9},uhr" for i in range(1, 40)]
-    (tmp_path / "sales.csv").write_text("\n".join(["los,zuschlag,limit,preis,art", *sold, ""]))
-    assert "are the others missing from the" in run_poolrl("check", cwd=tmp_path, exits=1)
-
-
-def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    """As spreadsheets write it in Germany. A point beside a comma may mean thousands, and is no number."""
-    rows = ["los;limit;sold;price;est", "1;21;ja;24,5;2,0", "2;30;nein;;1", "3;1.000,5;ja;1;1", ""]
-    (tmp_path / "sales.csv").write_text("\n".join(rows))
-    command = [
-        *("init", "--problem", "reserve-auction", "--facts", "bid_max=50; sees_highest=false", "--source", "sales.csv"),
-        *("--columns", "reserve=limit", "--trajectory", "los", "--delimiter", ";", "--decimal", ","),
-        *("--units", "3", "--data-set", "lots", "--rho", "1"),
+        *("--units", "7", "--data-set", "lots", "--rho", "1", "--delimiter", ";", "--decimal", ","),
     ]
     run_poolrl(*command, cwd=tmp_path)
     path = tmp_path / "poolrl.toml"
-    text = path.read_text().replace("# scale_memory = ...", "scale_memory = 0").replace("scale = []", 'scale = ["est"]')
+    text = path.read_text().replace('"1", "1.0", "true"', '"ja"').replace('"0", "0.0", "false"', '"nein"')
+    text = text.replace("# scale_memory = ...", "scale_memory = 0").replace("scale = []", 'scale = ["est"]')
     path.write_text(text.replace("# scale = ...", 'scale = ["est"]'))
     file = load_config(path)
     with open_log(file) as log:
         leaves = log.outcome_leaves(file.config.problem.posed, bins=64)
-    assert int(leaves.sum()) == 2 * 2
-    assert leaves[0, 1, 63 - int(np.sqrt(12.25 / 50) * 64)] == 1
+    # Lots 1, 2 and 6 can be used: one bid is seen, and sides of both bids.
+    assert int(leaves.sum()) == 2 * 3
+    assert leaves[0, 0, 1, 63 - int(np.sqrt(12.25 / 50) * 64)] == 1
+    said = run_poolrl("check", cwd=tmp_path, exits=1)
+    assert "neither yes nor no" in said
+    assert "have a value that was not declared" in said
+    sold = [f"{i};ja;{i};{i + 9};uhr;1" for i in range(1, 40)]
+    (tmp_path / "sales.csv").write_text("\n".join([header, *sold, ""]))
+    path.write_text(path.read_text().replace('"nein"', '"ende"'))
+    assert "are the others missing from the" in run_poolrl("check", cwd=tmp_path, exits=1)
 
 
 @pytest.mark.parametrize(

@@ -45,19 +45,22 @@ def test_files_and_the_ledgers_growth_follow_from_public_facts_and_released_numb
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.name != MOST_DIFFERENT], ids=lambda pair: pair.name)
 def test_all_that_a_fit_shows_is_the_same_to_the_byte_if_its_tables_are(
-    pair: LogPair, tmp_path: Path, run: Run
+    pair: LogPair, tmp_path: Path, run: Run, request: pytest.FixtureRequest
 ) -> None:
     def shown(place: FitPlace) -> dict[str, bytes]:
         config = place.renew().path
         said = run("fit", "--config", config, "--out", place.release)
         return {path.name: path.read_bytes() for path in place.release.iterdir()} | {"on the screen": said.encode()}
 
+    drawn = pair.name == "sells nothing"  # a page follows from the policy, so one pair may draw it for all
+    if not drawn:
+        request.getfixturevalue("no_page")
     places = places_of(pair, tmp_path)
     if pair.name != "the same log twice":
         assert places[0].log.read_bytes() != places[1].log.read_bytes()
     with fixed_noise():
         first, second = map(shown, places)
-    assert {*first} >= RELEASE
+    assert {*first} >= (RELEASE if drawn else RELEASE - DRAWN)
     assert [name for name in first if first[name] != second.get(name)] == []
     assert {*first} == {*second}
 
