@@ -1,11 +1,9 @@
-"""How many order-up-to decisions per second? In batches, one by one, and from a CSV file as on the command line.
+"""How many order-up-to decisions per second does `poolrl decide --table` make?
 
     python -m benchmarks.decisions
 
-A decision is one level: a shop with k products asks for k at once. In the first table ratios are to NumPy's bare
-`maximum(stock, level)`, which checks nothing. In the second, a chain of a thousand shops with labels and a scale asks
-through `poolrl decide --table`. It is compared with the obvious program: read a row, call `Policy.act`, write a row.
-Both must write the same answers.
+A chain of a thousand shops with labels and a scale asks. It is compared with the obvious program: read a row, call
+`Policy.act`, write a row. Both must write the same answers.
 """
 
 from __future__ import annotations
@@ -14,48 +12,21 @@ import argparse
 import csv
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.report import Report, apart, run
-from poolrl import LostSales, Policy, Pool, SeededNoise
+from poolrl import LostSales, Policy
 from poolrl.learning import stored
 from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.decide import decide_table, open_desk
 
-STOCKS, SINGLE, REPEATS = 1_000_000, 20_000, 5
 CHAIN, ROWS, ROW_BY_ROW = 1_000, 1_000_000, 10_000
 STEPS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-
-
-def best(work: Callable[[], object]) -> float:
-    """Processor seconds of the fastest call. Another program on the machine does not count."""
-    found = []
-    for _ in range(REPEATS):
-        began = time.process_time()
-        work()
-        found.append(time.process_time() - began)
-    return min(found)
-
-
-def speeds(products: int) -> dict[str, float]:
-    """Decisions per second, the unchecked one first."""
-    rng = np.random.default_rng(0)
-    problem = LostSales(horizon=7, products=products, holding=0.1, shortage=0.4, demand_max=100.0)
-    log = problem.simulate_log(rng.uniform(0, 100, (500, 7, products)), rng=rng)
-    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-    stocks = rng.uniform(0, 100, (STOCKS, products))
-    one_by_one = best(lambda: [policy.act(3, stocks[0]) for _ in range(SINGLE)])
-    return {
-        "NumPy, unchecked": stocks.size / best(lambda: np.maximum(stocks, policy.levels[3])),
-        "Policy.act, batch": stocks.size / best(lambda: policy.act(3, stocks)),
-        "Policy.act, one stock at a time": SINGLE * products / one_by_one,
-    }
 
 
 def chain_policy(products: int) -> Policy:
@@ -144,17 +115,7 @@ def check_answers(ours: Path, plain: Path) -> None:
 
 
 def work(report: Report, _: argparse.Namespace) -> None:
-    """Calls in Python, then tables on the command line."""
-    rows = []
-    for products in (1, 8):
-        found = speeds(products)
-        bare = next(iter(found.values()))
-        for how, speed in found.items():
-            rows.append([how, str(products), f"{speed:,.0f}", f"{speed / bare:.4f}"])
-    report.table(("how", "products", "decisions / s", "of bare NumPy"), rows)
-    report.text(
-        f"A batch has {STOCKS:,} stocks; best of {REPEATS}. Seconds are those of one processor core, here and below."
-    )
+    """Tables of more and more products on the command line."""
     rows = []
     for products in (1, 8, 100):
         ours, plain, peak = cost_of_a_table(products, ROWS, ROW_BY_ROW)
@@ -165,7 +126,8 @@ def work(report: Report, _: argparse.Namespace) -> None:
         title=f"{ROWS:,} rows of {CHAIN:,} shops with two labels and a scale: poolrl decide --table",
     )
     report.text(
-        f"Row by row is `Policy.act` for each row, measured on {ROW_BY_ROW:,} rows, which got the same answers."
+        f"Row by row is `Policy.act` for each row, measured on {ROW_BY_ROW:,} rows, which got the same answers. "
+        "Seconds are those of one processor core."
     )
 
 

@@ -27,7 +27,6 @@ from poolrl import Depot, Fitted, Grid, LostSales, Policy, Pool, PrivateModel, S
 from poolrl.checks import FloatArray
 from poolrl.learning.planning import ValueSettings
 from poolrl.learning.stored import Together
-from poolrl.learning.together import USEFUL_ERROR, expected_error
 
 JUDGED = 1_000
 SHARE = 0.1  # of ρ, for the correlation
@@ -121,22 +120,8 @@ def weather(report: Report, seed: int) -> None:
     report.table(header, rows, title=f"A shared reserve: above the plan on true demand; {WEEKS:,} weeks")
 
 
-def foretold(report: Report) -> None:
-    """By which public quantities it is decided whether to buy."""
-    rows = []
-    for weeks in (60, 300, 1_000, 10_000):
-        cells = [f"{weeks:,}"]
-        for rho in (10.0, 1.0, 0.1, 0.01):
-            error = expected_error(steps=7, products=3, slots=weeks, moved=1, rho=SHARE * rho)
-            cells.append(f"{error:.2f}{'' if error <= USEFUL_ERROR else ' (not bought)'}")
-        rows.append(cells)
-    header = ["weeks", *(f"ρ = {rho:g}" for rho in (10.0, 1.0, 0.1, 0.01))]
-    report.table(header, rows, title="Expected error of the correlation for a tenth of ρ: 7 days, 3 products")
-
-
 def measure(report: Report, asked: argparse.Namespace) -> None:
     """All tables."""
-    foretold(report)
     values_compared(report, asked.seed)
     weather(report, asked.seed)
 

@@ -3,10 +3,9 @@
     python -m benchmarks.planning              # about three minutes on two cores
     python -m benchmarks.planning --seeds 5 --write
 
-Orders of one product are compared with another library's exact solution (quantecon) of the same small shop, fixed costs
-where demand waits with stockpyl and with a published table (Zheng and Federgruen 1991), lead times
-with published best costs of lost sales (Zipkin 2008), and a shared capacity with its own lower bound, which no plan can
-go below. "Scaled down" is what one would do without it: all levels by the factor that makes them fit.
+Orders of one product are compared with another library's exact solution (quantecon) of the same small shop, and a
+shared capacity with its own lower bound, which no plan can go below. "Scaled down" is what one would do without it: all
+levels by the factor that makes them fit. Lead times: tests/plans/test_lead_time.py.
 
 With privacy: logs of 1,000 weeks whose orders are independent of demand. The same planner plans on the private model
 and on the true one; both are judged on the true one's paths. Noise is seeded, so nothing here is private.
@@ -34,7 +33,7 @@ from poolrl.plans.capacity import (
     simulated_costs,
     solve_capacity,
 )
-from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_backlog, solve_lead_time
+from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time
 from poolrl.plans.orders import OrderPlan, UnitLaws, plan_orders, solve_orders
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.operations import Operations
@@ -108,43 +107,6 @@ def orders_against_quantecon(report: Report) -> None:
         rows.append([name, f"{exact:.4f}", f"{plan.cost[0] / exact - 1:+.1e}", f"{theirs / ours:.2f}"])
     header = ["one product, 41 stocks, discount 0.99", "exact (quantecon)", "ours above it", "their time / ours"]
     report.table(header, rows, title="Fixed costs, packs and minimum orders")
-
-
-def lead_times(report: Report) -> None:
-    """Every case of the test bed, by what `solve_lead_time` chooses itself."""
-    rows = []
-    for (demand, penalty), best in PUBLISHED.items():
-        law = poisson(np.array([5.0]), 40)[0] if demand == "Poisson" else (5 / 6) ** np.arange(121) / 6
-        laws = whole_laws((law / law.sum())[None, None], Operations(cycle=True), holding=1.0, shortage=float(penalty))
-        cells = []
-        for lead_time, published in enumerate(best, 1):
-            plan = solve_lead_time(laws, lead_time, rng=np.random.default_rng(lead_time))
-            how = "exact" if plan.table is not None else f"± {plan.doubt / published:.1%}"
-            cells.append(f"{plan.cost / published - 1:+.1%} ({how})")
-        rows.append([f"{demand}, penalty {penalty}", *cells])
-    report.table(
-        ["ours above the published cost", "L = 1", "L = 2", "L = 3", "L = 4"], rows, title="Lead times, lost sales"
-    )
-
-
-def backlogs(report: Report) -> None:
-    """Fixed costs where demand waits: every mean of the published table's first rows."""
-    from stockpyl.ss import s_s_discrete_exact
-
-    rows = []
-    for mean, (low, high, cost) in ZHENG_FEDERGRUEN.items():
-        began = time.perf_counter()
-        *their_levels, theirs = s_s_discrete_exact(1.0, 9.0, 64.0, True, float(mean))
-        between = time.perf_counter()
-        law = poisson(np.array([float(mean)]), 4 * mean + 40)
-        plan = solve_backlog(whole_laws(law[None], Operations(cycle=True, fixed=64.0), holding=1.0, shortage=9.0))
-        reorder = int(np.flatnonzero(plan.orders[0]).max()) + plan.lowest
-        found = f"({reorder}, {reorder + plan.order(0, reorder):.0f})"
-        times = f"{(time.perf_counter() - between) / (between - began):.1f}"
-        peer = f"({int(their_levels[0])}, {int(their_levels[1])}) {theirs:.3f}"
-        rows.append([f"Poisson, mean {mean}", f"({low}, {high}) {cost:.3f}", peer, f"{found} {plan.cost:.3f}", times])
-    header = ["h = 1, b = 9, K = 64", "published (s, S) and cost", "stockpyl", "ours", "our time / stockpyl's"]
-    report.table(header, rows, title="Fixed costs, where demand waits")
 
 
 def capacities(report: Report) -> None:
@@ -268,8 +230,6 @@ def with_privacy(report: Report, asked: argparse.Namespace) -> None:
 def measure(report: Report, asked: argparse.Namespace) -> None:
     """All tables."""
     orders_against_quantecon(report)
-    lead_times(report)
-    backlogs(report)
     capacities(report)
     with_privacy(report, asked)
 

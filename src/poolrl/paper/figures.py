@@ -112,8 +112,8 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     for place in places:
         learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
         table = _over(runs, BUDGETS, learners)
-        detail = place not in PAPERS
-        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table, detail=detail))
+        title, detail = f"RQ1, {place}: gap to SAA in percent", place != sweeps.STORE_1
+        parts.append(Section(title, text.get(place, ()), *table, detail=detail))
         if place == sweeps.STORE_1:
             title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
             parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference), detail=True))
