@@ -83,7 +83,7 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(PIP) .
 	@# Byte code of what a fit uses, and of no more.
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import poolrl.cli.init, poolrl.cli.fit, poolrl.cli.decide, poolrl.cli.demo'
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import poolrl.cli.init, poolrl.cli.fit, poolrl.cli.decide, poolrl.cli.plan'
 	PYTHONDONTWRITEBYTECODE= $(BIN)/poolrl --help >/dev/null
 	touch $(INSTALLED)
 

@@ -64,7 +64,7 @@ def test_every_file_of_a_recipe_is_there_and_holds_what_its_row_names() -> None:
 VERB = """
 from poolrl.cli.verbs import verb
 
-greet_verb = verb("greet", examples="  poolrl greet")
+greet_verb = verb("  poolrl greet")
 
 
 @greet_verb.default

@@ -43,20 +43,17 @@ from poolrl.workflow.config.sections import PeriodFacts
 from poolrl.workflow.open_log import as_table
 from poolrl.workflow.paying import shares_on_top
 
-audit_verb = verb(
-    "audit",
-    examples="""\
+audit_verb = verb("""\
   poolrl audit --config poolrl.toml              the fit that you configured, at its own budget
   poolrl audit                                   thirteen fits of our own, at rho = 1: some minutes on 2 cores
   poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
-  poolrl fit --audit audit/.../audit.json        the certificate repeats what the audit of its configuration found""",
-    more="""\
+  poolrl fit --audit audit/.../audit.json        the certificate repeats what the audit of its configuration found
+
 Two simulated logs that differ in one unit, at the worst case for the problem, the unit and the budget; many releases of
 each, through the code of fit; the best test between them, and the privacy loss that its success proves. Noise is tested
 over all numbers together, and bit by bit against a known key. No log of yours is read, and no budget spent.
-Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not.""",
-)
+Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not.""")
 # Of a configured fit: enough to prove nine tenths of the claim, between these limits.
 FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
 # Rows of the simulated log: an engine counts them in a fraction of a second.

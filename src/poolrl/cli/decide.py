@@ -13,9 +13,7 @@ from poolrl.cli.verbs import AsJson, OwnConfig, verb
 from poolrl.workflow.decide import PLAIN, decide_table, open_desk
 from poolrl.workflow.desk import Answers, Desk, Questions, pairs_from_text
 
-decide_verb = verb(
-    "decide",
-    examples="""\
+decide_verb = verb("""\
   poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5
   poolrl decide release/policy.npz --step 6 --stock 10,20,5 --whole --json
   poolrl decide release/policy.npz --step Sat --packs bread=12,milk=6
@@ -23,8 +21,8 @@ decide_verb = verb(
   poolrl decide release/policy.npz --table stocks.csv --out orders.csv
   poolrl decide release/policy.npz --table bestand.csv --delimiter ';' --decimal ','
   poolrl decide orders/plan.npz --step Sat --stock 10,20,5 --coming 0,6,0
-  poolrl decide release/policy.npz --step 3 --stock lots=2 --labels item=watch""",
-    more="""\
+  poolrl decide release/policy.npz --step 3 --stock lots=2 --labels item=watch
+
 A table, CSV or Parquet, has a row for each product of each shop:
   step,product,stock,shop,promo,scale
 Other columns stay as they are. Names may be those of your log, as poolrl.toml
@@ -42,8 +40,7 @@ needs --config, the configuration that names it.
 
 Packs: an order is the multiple of the pack that comes nearest to the level. Half a pack counts as one. Beyond the
 public bound at most one pack is
-ordered.""",
-)
+ordered.""")
 
 
 @decide_verb.default
@@ -67,7 +64,7 @@ def decide(
         Parameter(help="CSV, or Parquet by its ending, of questions (below); - is a pipe.", allow_leading_hyphen=True),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a table go; standard output if left out.")] = None,
-    whole: Annotated[bool, Parameter(help="Round levels to whole units.", negative="")] = False,
+    whole: Annotated[bool, Parameter(help="Round levels to whole units.")] = False,
     packs: Annotated[
         str | None, Parameter(help="Order in whole packs: their sizes, bread=12,milk=6. Others come singly.")
     ] = None,

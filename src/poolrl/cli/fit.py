@@ -1,4 +1,7 @@
-"""`poolrl fit`."""
+"""`poolrl fit`, and the verbs that make more of a release: `update`, `replan` and `report`.
+
+The other verbs import their own work, for which a fit must not wait.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
 from poolrl.certificate.certificate import read_audit
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
 from poolrl.certificate.release_files import PAGE, POLICY
-from poolrl.cli.verbs import CONFIG_NAME, AsJson, AuditFile, ConfigPath, verb
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, AuditFile, ConfigPath, OwnConfig, verb
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import why_not_together
 from poolrl.workflow.release_folder import Released, fit_release
@@ -23,22 +27,20 @@ from poolrl.workflow.trades.trade import trade_of
 if TYPE_CHECKING:
     from poolrl.workflow.forecast import Forecast
 
-fit_verb = verb(
-    "fit",
-    examples="""\
-  poolrl fit --new-account         the first release of a data set
-  poolrl fit --out release-2026    a later one, from the same account
-  poolrl fit --audit audit/2026-11-16-120000/audit.json""",
-    more="""\
-A data set has one account, and the ledger lies at one place for all of a user's data sets. A fit that would open a new
-account is refused until --new-account confirms that nothing was ever released of these rows.""",
-)
 # A log of which less was observed is worth a second look at columns, steps and bounds.
 MOSTLY_OBSERVED = 0.5
 EARLIER_FIT = {
     "finished": "A fit that was killed had paid for this release: it is finished now, at no further cost.",
     "removed": "Removed the unfinished draft of a fit that was killed; what that fit cost stays spent.",
 }
+
+fit_verb = verb("""\
+  poolrl fit --new-account         the first release of a data set
+  poolrl fit --out release-2026    a later one, from the same account
+  poolrl fit --audit audit/2026-11-16-120000/audit.json
+
+A data set has one account, and the ledger lies at one place for all of a user's data sets. A fit that would open a new
+account is refused until --new-account confirms that nothing was ever released of these rows.""")
 
 
 @fit_verb.default
@@ -47,7 +49,7 @@ def fit(
     config: ConfigPath = CONFIG_NAME,
     out: Annotated[Path | None, Parameter(help="Folder to make; 'release' beside the file if left out.")] = None,
     new_account: Annotated[
-        bool, Parameter(help="Nothing was ever released of this data set: open its account.", negative="")
+        bool, Parameter(help="Nothing was ever released of this data set: open its account.")
     ] = False,
     audit: AuditFile = None,
     json: AsJson = False,
@@ -55,28 +57,29 @@ def fit(
     """Make the release, draw its page, print its leaflet."""
     file = load_config(config)
     folder = out or file.folder / "release"
-    console = Console(quiet=json)
-
+    console = Console(quiet=json, highlight=False)
     if file.config.privacy.together and (why := why_not_together(file.config)):
-        console.print(f"[privacy] together buys nothing: {why}.", highlight=False, markup=False)
+        console.print(f"[privacy] together buys nothing: {why}.", markup=False)
     found = None if audit is None else read_audit(audit, file.sha256)
     release = made_release(lambda: fit_release(file, folder, new_account=new_account, audit=found), folder, console)
     forecast = page_of(release, console)
+    finished, privacy = release.earlier_fit == "finished", file.config.privacy
     if json:
-        finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
-        opened = {"new_account_in": str(file.ledger)} if new_account and not finished else {}
         facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
-        together = release.policy.report.to_dict().get("together")
-        said = {"together": together} if file.config.privacy.together else {}
-        print(dumps(facts | finished | opened | said, indent=2))
-    else:
-        if new_account and release.earlier_fit != "finished":
-            account = f"New account {file.config.privacy.data_set!r} with a budget of {file.config.privacy.budget:g}"
-            console.print(f"{account}, in {file.ledger}.", highlight=False, markup=False)
-        print_release(console, release, forecast)
-        if file.config.operations.declared:
-            plan = f"poolrl replan {folder}"
-            console.print(f"These levels do not know [operations]: {plan} plans for them.", markup=False)
+        if finished:
+            facts["finished_earlier_fit"] = True
+        elif new_account:
+            facts["new_account_in"] = str(file.ledger)
+        if privacy.together:
+            facts["together"] = release.policy.report.to_dict().get("together")
+        print(dumps(facts, indent=2))
+        return
+    if new_account and not finished:
+        account = f"New account {privacy.data_set!r} with a budget of {privacy.budget:g}, in {file.ledger}."
+        console.print(account, markup=False)
+    print_release(console, release, forecast)
+    if file.config.operations.declared:
+        console.print(f"These levels do not know [operations]: poolrl replan {folder} plans for them.", markup=False)
 
 
 def made_release(make: Callable[[], Released], folder: Path, console: Console) -> Released:
@@ -109,8 +112,8 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     """The leaflet, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report.observed
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
-    console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
-    console.print(leaflet(release.certificate), highlight=False, markup=False)
+    console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n")
+    console.print(leaflet(release.certificate), markup=False)
     warnings = []
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
@@ -123,11 +126,11 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     if forecast.warning:
         warnings.append(forecast.warning)
     for warning in warnings:
-        console.print(f"[bold red]{warning}[/]\n", highlight=False)
+        console.print(f"[bold red]{warning}[/]\n")
     if (together := release.policy.report.together) is not None:
         measured = f"Products sell together with a correlation of {together.measured:.2f} ± {together.error:.2f}"
-        console.print(f"{measured}; plans use {together.correlation:.2f}.\n", highlight=False)
-    console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
+        console.print(f"{measured}; plans use {together.correlation:.2f}.\n")
+    console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n")
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
     compare = trade_of(release.policy.problem).before_switch.format(folder=folder)
     console.print(f"Before you switch, {compare}.", markup=False)
@@ -135,3 +138,135 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
 
 def _complete(folder: Path) -> str:
     return f"The release in {folder} is complete and paid for; 'poolrl report {folder}' draws its page"
+
+
+update_verb = verb("""\
+  poolrl update --release release --out release-2025-02
+  poolrl update --release release-2025-02 --out release-2025-03
+  poolrl update --release release --dry-run      only say what it would cost
+
+Before it, write the new period into poolrl.toml, and leave the rest as it is. For example:
+
+  [period]
+  column = "monday"          the date on which a week begins
+  first = "2025-02-03"       where the last period ended
+  before = "2025-03-03"
+
+Weeks of this period alone are read and pay rho. With a unit in [privacy] all periods add up, and the command says how
+many more the budget allows. Periods that overlap are refused. So are rows that were released under another date.""")
+
+
+@update_verb.default
+def update(
+    *,
+    release: Annotated[Path, Parameter(help="The release of the period before, which is continued.")],
+    out: Annotated[Path | None, Parameter(help="Folder to make; 'release-FIRST' beside the file if left out.")] = None,
+    config: ConfigPath = CONFIG_NAME,
+    dry_run: Annotated[bool, Parameter(help="Say what it would cost; read and spend nothing.")] = False,
+    audit: AuditFile = None,
+    json: AsJson = False,
+) -> None:
+    """Say what the update costs, make it, draw its page, and print what changed and the leaflet."""
+    from poolrl.workflow.update import cost_in_words, load_earlier, noise_in_words, what_changed
+
+    file = load_config(config)
+    folder = out or file.folder / f"release-{file.config.period.first}"
+    console = Console(quiet=json, highlight=False)
+    earlier = load_earlier(file, release)
+    cost = [*cost_in_words(file), noise_in_words(file, earlier)]
+    console.print("\n".join(cost), markup=False)
+    if dry_run:
+        if json:
+            print(dumps({"cost": cost}, indent=2))
+        return
+    found = None if audit is None else read_audit(audit, file.sha256)
+    made = made_release(lambda: fit_release(file, folder, audit=found, earlier=earlier), folder, console)
+    sentence, changes, advised = what_changed(earlier, made, file.config.forgetting)
+    console.print("\n  ".join([f"What changed: {sentence}", *changes]), markup=False)
+    console.print(f"\n[bold]{advised}[/]\n" if advised else "")
+    forecast = page_of(made, console)
+    if json:
+        said = {"cost": cost, "changes": changes, "advice": advised}
+        print(dumps({"folder": str(folder), **said, "certificate": made.certificate.model_dump()}, indent=2))
+    else:
+        print_release(console, made, forecast)
+
+
+replan_verb = verb("""\
+  poolrl replan --out release-new-costs
+  poolrl replan release-2026 --config new-costs.toml --out release-new-costs
+  poolrl verify release-new-costs/policy.npz release-new-costs/certificate.json
+
+Before it, change costs in poolrl.toml: holding or shortage of a shop, what an unsold lot or unit is worth (keep), or
+what a win is worth. Bounds of a shop may be lowered too: demand_max or boundary. Products, steps and labels stay as
+they are. Neither the log nor the ledger is opened, and nothing is spent: the plan uses numbers that the release
+has paid for. 'poolrl verify' makes the same plan again from the certified policy beside it.
+
+With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
+for a shop with these, and orders.csv says what to order at each stock. With capacity (and volume) all products share a
+shelf, a room or cash; with lead_time an order arrives later. Ask any of these plans:
+  poolrl decide orders/plan.npz --step Sat --stock bread=10,milk=20,salad=5""")
+
+
+@replan_verb.default
+def replan(
+    release: Annotated[Path, Parameter(help="The release to plan again.")] = Path("release"),
+    *,
+    config: ConfigPath = CONFIG_NAME,
+    out: Annotated[Path, Parameter(help="Folder to make.")] = Path("replanned"),
+    json: AsJson = False,
+) -> None:
+    """Verify the release, plan it again, draw its page, and say what changed."""
+    from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of
+    from poolrl.workflow.replan import PLAN_FILE, replan_orders, replan_release
+    from poolrl.workflow.verified import load_verified
+
+    console = Console(quiet=json, highlight=False)
+    file, source = load_config(config), load_verified(release)
+    if file.config.operations.declared:
+        with Progress(console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task("planning", total=None)
+            orders = replan_orders(source, file, out, lambda done, all_: bar.update(task, completed=done, total=all_))
+        facts: dict[str, object] = {"folder": str(out), "kept": orders.kept, "planned": orders.planned}
+        facts |= {} if orders.bound is None else {"bound": orders.bound}
+        what = "at each stock" if orders.file == ORDERS_FILE else "from empty shelves"
+        lines = [
+            f"Planned for [operations] at no cost in privacy, in {out}.",
+            *orders.in_words,
+            f"What to order {what}: {out / orders.file}",
+            f"Ask the plan: poolrl decide {out / PLAN_FILE} --step ... --stock ...",
+        ]
+    else:
+        made = replan_release(source, file, out)
+        forecast = page_of(made.release, console)
+        facts = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
+        facts["decisions"] = decisions_of(made.release.policy).tolist()
+        lines = [
+            f"Planned again at no cost in privacy, in {out}.",
+            *made.in_words,
+            f"\n{forecast.verdict.capitalize()}. {forecast.because}\n",
+            f"Open {out / PAGE}; ask with: poolrl decide {out / POLICY} --step ...",
+        ]
+    if json:
+        print(dumps(facts, indent=2))
+    console.print("\n".join(lines), markup=False)
+
+
+report_verb = verb("""\
+  poolrl report
+  poolrl report release-2026""")
+
+
+@report_verb.default
+def report(
+    folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"),
+    *,
+    config: OwnConfig = None,
+) -> None:
+    """Refuse a release whose certificate does not hold; else draw."""
+    from poolrl.workflow.verified import load_verified
+
+    release, console = load_verified(folder, None if config is None else load_config(config)), Console()
+    page_of(release, console)
+    table = folder / trade_of(release.policy.problem).decisions_file
+    console.print(f"Open {folder / PAGE}; all decisions are in {table}", highlight=False, markup=False)

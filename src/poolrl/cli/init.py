@@ -1,4 +1,4 @@
-"""`poolrl init`: flags and questions, both made of the configuration's own keys."""
+"""`poolrl init`: flags and questions, both made of the configuration's own keys. And `poolrl demo`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Prompt
 
+from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, verb
 from poolrl.workflow.column_names import LABEL_MEANINGS
 from poolrl.workflow.config.answers import (
@@ -28,9 +29,7 @@ from poolrl.workflow.config.configuration import LOST_SALES, parse_config
 from poolrl.workflow.config.sections import SALES_ROLES, Key
 from poolrl.workflow.trades.trade import TRADES, code_beside, trade_named
 
-init_verb = verb(
-    "init",
-    examples="""\
+init_verb = verb("""\
   poolrl init                      asks, one key after the other
   poolrl init --example            a simulated chain of shops to try things on
   poolrl init --problem reserve-auction --example   auctions to try things on
@@ -44,9 +43,10 @@ init_verb = verb(
       --units 2000 --data-set "shops 2025" --rho 0.1
   poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 \\
       --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
-      --units 2000 --data-set "shops 2025" --rho 0.1""",
-)
+      --units 2000 --data-set "shops 2025" --rho 0.1""")
 
+# A Saturday of the example's shops.
+QUESTION = "--step Sat --stock bread=10,milk=20,salad=5 --labels promotion=no --scale bread=70,milk=90,salad=30"
 # Asked only where they are needed, and then they are.
 GO_TOGETHER = ("max_per_unit", "scale_memory")
 
@@ -69,10 +69,10 @@ def init(
     answers: Flags | None = None,
     *,
     out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
-    example: Annotated[bool, Parameter(help="Write a simulated table as well.", negative="")] = False,
+    example: Annotated[bool, Parameter(help="Write a simulated table as well.")] = False,
     sales: Annotated[
         Path | bool,
-        Parameter(help="A sales export (a row per shop, date and product); its header proposes columns.", negative=""),
+        Parameter(help="A sales export (a row per shop, date and product); its header proposes columns."),
     ] = False,
     problem: Annotated[
         str | None,
@@ -80,7 +80,7 @@ def init(
     ] = None,
     facts: Annotated[str, Parameter(help="With --problem: its own keys, 'lots=3; bid_max=4'.")] = "",
     columns: Annotated[str, Parameter(help="With --problem: which column holds what, 'reserve=limit'.")] = "",
-    force: Annotated[bool, Parameter(help="Replace an existing file.", negative="")] = False,
+    force: Annotated[bool, Parameter(help="Replace an existing file.")] = False,
 ) -> None:
     """Write a configuration, and with `--example` the table it describes."""
     console = Console(highlight=False)
@@ -181,3 +181,34 @@ def _ask(console: Console, interview: Interview) -> None:
                 console.print(f"[red]{escape(str(error))}[/]")
             except (EOFError, KeyboardInterrupt):
                 raise ValueError("stopped; nothing was written") from None
+
+
+demo_verb = verb("""\
+  poolrl demo
+  poolrl demo /tmp/shop
+
+Takes a minute or two. Each heading is the command that you would type for the part below it.""")
+
+
+@demo_verb.default
+def demo(out: Annotated[Path, Parameter(help="Folder to make for all of it.")] = Path("demo")) -> None:
+    """Call the other verbs, one after the other, on the example that `poolrl init` writes."""
+    from poolrl.cli.main import app
+
+    if out.exists():
+        raise ValueError(f"{out} exists: name another folder, or remove it")
+    console, config = Console(highlight=False), str(out / CONFIG_NAME)
+
+    def heading(*words: str) -> None:
+        console.print(f"\n$ poolrl {' '.join(words)}", style="bold", markup=False, soft_wrap=True)
+
+    for words in (
+        ["init", "--example", "--out", config],
+        ["check", "--config", config],
+        ["plan", "--config", config],
+        ["fit", "--config", config, "--new-account"],
+    ):
+        heading(*words)
+        app(words, result_action="return_value")
+    console.print(f"\nNow open {out / 'release' / PAGE}, and ask for a day's orders:", markup=False, soft_wrap=True)
+    heading("decide", str(out / "release" / POLICY), QUESTION)

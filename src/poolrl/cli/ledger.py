@@ -1,7 +1,8 @@
-"""`poolrl ledger`: show the accounts, check the chain of seals, change a budget or the signing key in the open."""
+"""`poolrl verify` and `poolrl ledger`: what a certificate claims, and what was paid."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,34 +12,87 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from poolrl.certificate.release_files import PAGE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry, Period
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import ledger_named_in, load_config, user_ledger
+from poolrl.workflow.trades.trade import DECISIONS_FILE, LEVELS_FILE
 
-ledger_verb = verb(
-    "ledger",
-    examples="""\
-  poolrl ledger show
-  poolrl ledger verify --ledger ledger.sqlite
-  poolrl ledger budget 0.5 --reason 'one more season'
-  poolrl ledger key > owner.pem
-  poolrl ledger rotate-key --reason 'the laptop was stolen'""",
-    more="""\
-The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
-)
+UNPAID = 3  # exit code: nothing fails, but nobody has seen the payment
 PERIODS_IN_WORDS = (
     "With periods, the loss of a trajectory that is in most of them counts as spent. A unit that owns several "
     "trajectories may be in all of them, and loses their sum."
 )
 WhichLedger = Annotated[Path | None, Parameter(help="The ledger's file.")]
 
+verify_verb = verb("""\
+  poolrl verify release/policy.npz release/certificate.json
+  poolrl verify release/policy.npz release/certificate.json --ledger ledger.sqlite
+  poolrl verify release/policy.npz release/certificate.json --key owner.pem
+
+Exits with 0 if everything holds and the ledger shows the payment, with 3 if everything holds but no ledger was given,
+and with 1 if a check fails. --key takes the public key that 'poolrl ledger key' prints, and shows who made it.""")
+
+
+@verify_verb.default
+def verify(
+    policy: Annotated[Path, Parameter(help="The policy, or a file of its model.")],
+    certificate: Annotated[Path, Parameter(help="Its certificate.")],
+    *,
+    config: Annotated[Path | None, Parameter(help="The configuration it was made with.")] = None,
+    ledger: Annotated[Path | None, Parameter(help="The ledger that paid for it (its key must lie beside it).")] = None,
+    key: Annotated[Path | None, Parameter(help="The owner's public key, to check the signature.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Print every check; exits with 1 if one fails, with 3 if no ledger shows the payment."""
+    # Here, because the ledger's own commands must not wait for what reads policies.
+    from poolrl.workflow.verified import unchecked_files, verify_folder
+
+    checks = verify_folder(policy, certificate, config, ledger, key)
+    good = all(check.good for check in checks)
+    if json:
+        facts = {"good": good, "payment_shown": good and ledger is not None}
+        print(dumps(facts | {"checks": list(map(asdict, checks))}, indent=2))
+    console = Console(quiet=json, highlight=False)
+    if ledger is None:
+        console.print("[bold]Payment was not shown[/]: only the ledger shows it (--ledger FILE).")
+    for check in checks:
+        why = f": {check.why}" if check.why else ""
+        console.print(f"{'[green]holds[/]' if check.good else '[red]FAILS[/]'}  {escape(check.what + why)}")
+    notes = unchecked_files(certificate) if good else []
+    drawn = [name for name in (PAGE, LEVELS_FILE, DECISIONS_FILE) if (certificate.parent / name).exists()]
+    notes += [f"{name} ('poolrl report {certificate.parent}' draws it again from the policy)" for name in drawn]
+    for note in notes:
+        console.print(f"Not checked: {note}", markup=False)
+    if good and (ledger is None or any("written by" in note for note in notes)):
+        console.print("Policy and certificate agree.")
+    else:
+        console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
+    if good and key is None:
+        console.print("It was not checked who made it: give --key FILE, with the owner's public key.")
+    if not good or ledger is None:
+        raise SystemExit(1 if not good else UNPAID)
+
+
+ledger_verb = verb(
+    """\
+  poolrl ledger show
+  poolrl ledger verify --ledger ledger.sqlite
+  poolrl ledger budget 0.5 --reason 'one more season'
+  poolrl ledger key > owner.pem
+  poolrl ledger rotate-key --reason 'the laptop was stolen'
+
+The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
+    name="ledger",
+)
+
 
 @ledger_verb.command(name="show")
 def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     """Print every account and every entry."""
-    with Ledger.existing(_which_ledger(ledger)) as books:
+    with _opened(ledger) as books:
         entries, accounts = books.state()
     if json:
         facts = {"accounts": [_account_facts(each) for each in accounts.values()]}
@@ -61,7 +115,7 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
 @ledger_verb.command(name="verify")
 def verify_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     """Check the chain of seals and the accounts."""
-    with Ledger.existing(_which_ledger(ledger)) as books:
+    with _opened(ledger) as books:
         faults = books.verify()
         count = 0 if faults else len(books.entries())
     if json:
@@ -69,7 +123,7 @@ def verify_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     elif faults:
         Console().print(f"[red]tampered with or damaged[/]: {escape('; '.join(faults))}", highlight=False)
     else:
-        print(f"{_which_ledger(ledger)}: {count} entries, every seal fits, every account adds up.")
+        print(f"{books.path}: {count} entries, every seal fits, every account adds up.")
     if faults:
         raise SystemExit(1)
 
@@ -95,7 +149,7 @@ def change_budget(
 @ledger_verb.command(name="key")
 def show_key(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     """Print the public key that releases are signed with; give it to everyone who gets a release."""
-    with Ledger.existing(_which_ledger(ledger)) as books:
+    with _opened(ledger) as books:
         keys = books.public_keys()
     if not keys:
         raise ValueError("the ledger has no signing key yet: the next fit makes one")
@@ -110,17 +164,17 @@ def rotate_key(
     *, reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")], ledger: WhichLedger = None
 ) -> None:
     """Replace the signing key, because it is lost or others have seen it."""
-    with Ledger.existing(_which_ledger(ledger)) as books:
+    with _opened(ledger) as books:
         key = books.rotate_key(reason)
     print(f"Releases are signed with the key of SHA-256 {key.fingerprint} from now on. Its public half:\n{key.pem()}")
     print("Tell everyone who has the old key, and from when on it must not be trusted.")
 
 
-def _which_ledger(ledger: Path | None) -> Path:
+def _opened(ledger: Path | None) -> Ledger:
     """The ledger that was given, that of the configuration here, or the user's own."""
-    if ledger is not None:
-        return ledger
-    return ledger_named_in(CONFIG_NAME) if CONFIG_NAME.is_file() else user_ledger()
+    if ledger is None:
+        ledger = ledger_named_in(CONFIG_NAME) if CONFIG_NAME.is_file() else user_ledger()
+    return Ledger.existing(ledger)
 
 
 def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from cyclopts import App
 
 from poolrl import __version__
-from poolrl.cli.verbs import VERBS
+from poolrl.cli.verbs import FILES, VERBS
 from poolrl.interrupts import as_keyboard_interrupt
 
 app = App(
@@ -23,7 +23,9 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says that it was stopped
 )
 for number, (name, words) in enumerate(VERBS.items()):
-    app.command(f"poolrl.cli.{name}:{name}_verb", name=name, help=words, sort_key=number)  # imported on its call
+    app.command(
+        f"poolrl.cli.{FILES.get(name, name)}:{name}_verb", name=name, help=words, sort_key=number
+    )  # imported on its call
 
 STOPPED = 130  # as shells say of a command that Ctrl-C has ended; SIGTERM is answered alike
 READER_GONE = 141  # as they say of a command whose answer nobody reads any more: `poolrl ... | head`

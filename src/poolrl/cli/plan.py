@@ -18,13 +18,10 @@ from poolrl.workflow.budget import BudgetStudy, study_budgets
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import NOISE_DOMINATED, money, signed_percent
 
-plan_verb = verb(
-    "plan",
-    examples="""\
+plan_verb = verb("""\
   poolrl plan                      all five families of demand
   poolrl plan --demand exponential --rho 0.3
-  poolrl plan --units 500 --within 0.05""",
-)
+  poolrl plan --units 500 --within 0.05""")
 
 
 @plan_verb.default

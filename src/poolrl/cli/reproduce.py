@@ -29,16 +29,14 @@ CHOICES = ("all", *SWEEPS, "claims", "report")
 LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
 ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
 
-reproduce_verb = verb(
-    "reproduce",
-    examples="""\
+reproduce_verb = verb("""\
   poolrl reproduce --quick                                  a first look, in two minutes
   poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about half an hour on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
-  poolrl reproduce report                                   draw again from the results, run nothing""",
-    more="Stopped by Ctrl-C, kill or power cut: the same command goes on where it was.",
-)
+  poolrl reproduce report                                   draw again from the results, run nothing
+
+Stopped by Ctrl-C, kill or power cut: the same command goes on where it was.""")
 
 
 @reproduce_verb.default
@@ -47,7 +45,7 @@ def reproduce(
     *,
     out: Annotated[Path, Parameter(help="Folder for results, report and figures.")] = Path("reproduction"),
     runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 5 with --quick.")] = None,
-    quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.", negative="")] = False,
+    quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.")] = False,
     workers: Annotated[int | None, Parameter(help="Processes; all cores by default. Rows do not depend on it.")] = None,
     train_csv: Annotated[Path | None, Parameter(name="--rossmann", help=ROSSMANN_HELP)] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from poolrl.certificate.release_files import CONFIG
 
-# In the order in which they are used. The file of a verb is cli/<verb>.py, its command there is <verb>_verb.
+# In the order in which they are used. The file of a verb is cli/<verb>.py, or FILES says; its command is <verb>_verb.
 VERBS = {
     "init": "Write poolrl.toml: everything that must be public, declared by you and never read off the log.",
     "check": "Check whether the table is as the configuration says. For the data holder's eyes; not for release.",
@@ -26,15 +26,17 @@ VERBS = {
     "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
     "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
 }
+# Verbs that stand in the file of another.
+FILES = {"update": "fit", "replan": "fit", "report": "fit", "backtest": "check", "verify": "ledger", "demo": "init"}
 CONFIG_NAME = Path(CONFIG)
 ConfigPath = Annotated[Path, Parameter(help="The configuration.")]
 OwnConfig = Annotated[Path | None, Parameter(help="For a problem of your own: the configuration that names it.")]
 AuditFile = Annotated[
     Path | None, Parameter(help="audit.json of 'poolrl audit --config': the certificate repeats what it found.")
 ]
-AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.")]
 
 
-def verb(name: str, *, examples: str, more: str = "") -> App:
-    """The command of a verb, with examples below its flags, and more words after them if it takes some."""
-    return App(name=name, help_epilogue=f"Examples:\n{examples}" + (f"\n\n{more}" if more else ""))
+def verb(examples: str, name: str | None = None) -> App:
+    """A command, with examples and more words below its flags. It has the name of its function, if no other."""
+    return App(name=name, help_epilogue=f"Examples:\n{examples}", default_parameter=Parameter(negative=""))

@@ -29,13 +29,15 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.decision_tables import decisions_of, shown_states
+from poolrl.workflow.decision_tables import decisions_of, in_one_sentence, shown_states
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_of
 from poolrl.workflow.verified import load_verified
 
 # A mean, or a spread, that changed by a smaller share is "as before".
 AS_BEFORE = 0.02
+# How many of the products, and of the decisions that moved, are explained.
+MOST_CHANGES = 5
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
 # Noise that weighs less than this many times as much as before is no reason to keep an earlier release.
@@ -223,6 +225,16 @@ def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -
         was, is_now, paid = (float(part[place]) for part in (before, after, by_costs))
         moved.append(Moved(places[number], was, is_now, paid, news[cell, step, own]))
     return moved
+
+
+def what_changed(earlier: Released, made: Released, forgetting: float) -> tuple[str, list[str], str]:
+    """How much moved, the largest changes, and which release to decide by, in words."""
+    moved = decisions_that_moved(earlier, made, forgetting)
+    news = by_product(moved)
+    called = trade_of(made.policy.problem).words.decisions
+    sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), called)
+    changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
+    return sentence, changes, advice(news, made.trees.noise / earlier.trees.noise)
 
 
 def _places(policy: Policy) -> Iterator[str]:
