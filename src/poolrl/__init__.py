@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import rollout_cost as rollout_cost
     from poolrl.simulation.evaluation import saa as saa
     from poolrl.simulation.logs import simulate_log as simulate_log
-    from poolrl.workflow.trades.vocabulary import TableColumn as TableColumn
-    from poolrl.workflow.trades.vocabulary import Words as Words
+    from poolrl.workflow.trades.trade import TableColumn as TableColumn
+    from poolrl.workflow.trades.trade import Words as Words
 
 __version__ = "0.19.0"  # here and nowhere else: the package, certificates and results take it from here
 
@@ -76,7 +76,7 @@ _PUBLIC = {
     "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),
-    "workflow.trades.vocabulary": ("TableColumn", "Words"),
+    "workflow.trades.trade": ("TableColumn", "Words"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import ibis.expr.types as ir
 import numpy as np
@@ -76,53 +76,6 @@ class Weeks:
     number: IntArray  # (n,), which calendar week
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Where the rows of a log belong in arrays of `shape` = (weeks, steps, products).
-
-    A row of a wide table shows all products, and one of a long table shows one.
-    """
-
-    shape: tuple[int, int, int]
-    week: IntArray  # of each row
-    known: BoolArray  # (rows, products that a row shows), where there is a place for what it shows
-    place: IntArray  # those places
-
-    @classmethod
-    def of(cls, table: pa.Table, log: Table, problem: Inventory) -> Self:
-        """Rows with the columns week, step and, where one row shows one product, coordinate."""
-        # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
-        week = _read(table["week"], lambda ids: np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)
-        shape = int(week.max(initial=-1)) + 1, problem.horizon, problem.products
-        product = np.arange(problem.products)[None]
-        if log.facts.has_coordinates:
-            places = {str(name): place for place, name in enumerate(log.coordinates)}
-            product = _read(table["coordinate"], lambda names: [places.get(name, -1) for name in names], -1)[:, None]
-        step = table["step"].to_numpy() - log.first_step
-        in_time = np.isin(step, np.arange(problem.horizon))
-        known = ((week >= 0) & in_time)[:, None] & (product >= 0)
-        slot = week * problem.horizon + np.where(in_time, step, 0).astype(np.int64)
-        return cls(shape, week, known, (slot[:, None] * problem.products + product)[known])
-
-    def laid_out(self, values: Any, missing: Any) -> Any:
-        """Values (rows, products that a row shows), or one of each row, as (n, H, k)."""
-        array = np.full(self.shape, missing)
-        array.reshape(-1)[self.place] = np.broadcast_to(values, self.known.shape)[self.known]
-        return array
-
-    def of_weeks(self, values: Any, missing: Any) -> Any:
-        """A value of each row, which all rows of a week share, as (n,)."""
-        array, known = np.full(self.shape[0], missing), self.known.any(axis=1)
-        array[self.week[known]] = values[known]
-        return array
-
-    def in_every_row(self, held: BoolArray) -> BoolArray:
-        """Of which weeks no row fails."""
-        every = self.of_weeks(np.ones_like(held), missing=False)
-        every[self.week[self.known.any(axis=1) & ~held]] = False
-        return every
-
-
 def _read(column: pa.ChunkedArray, reading: Callable[[list[Any]], Any], missing: Any) -> Any:
     """What each row's value is read as. Every value is read once, because there are millions of rows."""
     coded = column.dictionary_encode().unify_dictionaries().combine_chunks()
@@ -161,20 +114,54 @@ def read_weeks(
         if name not in log.facts.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
     table = _asked(log, problem, since and (by or log.columns.trajectory))
-    rows = _Rows.of(table, log, problem)
+    horizon, products = problem.horizon, problem.products
+    # A row of a wide table shows all products, and becomes as many.
+    shown = 1 if log.facts.has_coordinates else products
+
+    def read(name: str, reading: Callable[[list[Any]], Any], missing: Any) -> Any:
+        return np.repeat(_read(table[name], reading, missing), shown)
+
+    # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
+    week = read("week", lambda ids: np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)
+    shape, product = (int(week.max(initial=-1)) + 1, horizon, products), np.tile(np.arange(products), len(table))
+    if log.facts.has_coordinates:
+        numbers = {str(name): number for number, name in enumerate(log.coordinates)}
+        product = read("coordinate", lambda names: [numbers.get(name, -1) for name in names], -1)
+    step = np.repeat(table["step"].to_numpy() - log.first_step, shown)
+    known = (week >= 0) & (product >= 0) & np.isin(step, np.arange(horizon))
+    of_week = week[known]
+    place = (of_week * horizon + step[known].astype(np.int64)) * products + product[known]
+
+    def laid_out(values: Any, missing: Any) -> Any:
+        """Values of rows as (n, H, k)."""
+        array = np.full(shape, missing)
+        array.reshape(-1)[place] = values[known]
+        return array
+
+    def of_weeks(values: Any, missing: Any) -> Any:
+        """Values that all rows of a week share, as (n,)."""
+        array = np.full(shape[0], missing)
+        array[of_week] = values[known]
+        return array
+
+    def in_every_row(held: BoolArray) -> BoolArray:
+        """Of which weeks no row fails."""
+        failing = np.bincount(week[known & ~held], minlength=shape[0])
+        return np.asarray(of_weeks(np.ones_like(held), missing=False) & (failing == 0))
+
     amounts = {}
     for part in PARTS:
         if names := getattr(log.columns, part):
             values = np.stack([table[f"{part} {i}"].to_numpy() for i in range(len(names))], axis=1)
-            amounts[part] = rows.laid_out(values, np.nan)
+            amounts[part] = laid_out(values.ravel(), np.nan)
     opening, level, left = (amounts[part] for part in PARTS[:3])
     scale = amounts.get("scale")
-    cell = np.zeros(len(table), dtype=np.int64)
+    cell = np.zeros(len(week), dtype=np.int64)
     for i, (name, size) in enumerate(zip(problem.labels.names, problem.labels.shape, strict=True)):
-        place = _read(table[f"label {i}"], partial(problem.labels.places, name), -1)
-        cell = np.where((cell < 0) | (place < 0), -1, cell * size + place)
-    cells, sold = rows.laid_out(cell[:, None], -1), level - left
-    seen = np.bincount(rows.place, minlength=cells.size).reshape(rows.shape)
+        value = read(f"label {i}", partial(problem.labels.places, name), -1)
+        cell = np.where((cell < 0) | (value < 0), -1, cell * size + value)
+    cells, sold = laid_out(cell, -1), level - left
+    seen = np.bincount(place, minlength=cells.size).reshape(shape)
     if log.clip:
         opening = np.maximum(opening, problem.state_low.min() if not problem.censored else 0.0)
         level = np.maximum(level, opening)
@@ -186,21 +173,19 @@ def read_weeks(
         if problem.censored:
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
-    twice = shut = np.zeros(rows.shape, dtype=bool)
-    chosen = np.ones(rows.shape[0], dtype=bool)
-    shop = number_of_week = np.zeros(rows.shape[0], dtype=np.int64)
+    twice = shut = np.zeros(shape, dtype=bool)
+    chosen = np.ones(shape[0], dtype=bool)
+    shop = number_of_week = np.zeros(shape[0], dtype=np.int64)
     if since is not None:
-        chosen &= rows.in_every_row(_read(table["since"], lambda values: _not_before(values, since), False))
+        chosen &= in_every_row(read("since", lambda values: _not_before(values, since), False))
     if "why" in table.column_names:  # of a sales export
-        said = [pc.equal(table["why"], reason).fill_null(False).to_numpy() for reason in (TWICE, SHUT)]
-        twice, shut = (rows.laid_out(where[:, None], missing=False) for where in said)
-        shop = rows.of_weeks(_read(table["shop"], lambda shops: range(len(shops)), 0), 0)
-        number_of_week = rows.of_weeks(
-            _read(table["monday"], lambda days: [day.toordinal() // 7 for day in days], 0), 0
+        twice, shut = (
+            laid_out(pc.equal(table["why"], why).fill_null(False).to_numpy(), False) for why in (TWICE, SHUT)
         )
+        shop = of_weeks(read("shop", lambda shops: range(len(shops)), 0), 0)
+        number_of_week = of_weeks(read("monday", lambda days: [day.toordinal() // 7 for day in days], 0), 0)
         if period is not None:
-            inside = _read(table["monday"], lambda days: [period.holds(day.isoformat()) for day in days], False)
-            chosen &= rows.in_every_row(inside)
+            chosen &= in_every_row(read("monday", lambda days: [period.holds(str(day)) for day in days], False))
     broken = [(seen > 1) | twice, shut, (seen == 1) & ~number, seen == 0, ~fits, cells < 0, ~scaled]
     why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
     return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)

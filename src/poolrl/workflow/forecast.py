@@ -20,6 +20,8 @@ CANNOT_TELL: SwitchVerdict = "cannot tell"
 WITHIN_90 = 1.645
 # Where noise takes more than this share of what data could bring, a budget should not be spent.
 NOISE_DOMINATED = 0.25
+# Decisions that differ by more than this factor should succeed unlike each other, by more than this share.
+WIDE, HARDLY_CHANGES = 1.5, 0.08
 
 
 @dataclass(frozen=True)

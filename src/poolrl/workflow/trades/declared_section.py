@@ -22,8 +22,7 @@ from poolrl.workflow.config.sections import (
     asked,
     keys_of_model,
 )
-from poolrl.workflow.trades.trade import Trade, trade_named
-from poolrl.workflow.trades.vocabulary import TableColumn
+from poolrl.workflow.trades.trade import TableColumn, Trade, trade_named
 
 if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config

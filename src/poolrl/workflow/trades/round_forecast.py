@@ -31,7 +31,9 @@ from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import Behaviour, simulate_log
 from poolrl.workflow.forecast import (
+    HARDLY_CHANGES,
     NOISE_DOMINATED,
+    WIDE,
     CostEstimate,
     Forecast,
     SwitchVerdict,
@@ -40,8 +42,7 @@ from poolrl.workflow.forecast import (
     judged,
     noise_share_of_gain,
 )
-from poolrl.workflow.trades.trade import trade_of
-from poolrl.workflow.trades.vocabulary import Words
+from poolrl.workflow.trades.trade import Words, trade_of
 
 # Rehearsed fits, and the most trajectories of a rehearsed log.
 REHEARSED_FITS, MOST_REHEARSED = 12, 5_000
@@ -53,8 +54,6 @@ CONTRADICTED = 2.5
 PLAYED_PATHS = 4_000
 # A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
 RARELY = 0.01
-# Decisions that differ by more than this factor should succeed unlike each other, by more than this share.
-WIDE, HARDLY_CHANGES = 1.5, 0.08
 NOISY = "Noise and sampling take much of what the log could teach: a larger budget or log would help."
 
 

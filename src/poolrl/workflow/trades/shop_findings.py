@@ -7,25 +7,17 @@ For the data holder's eyes; not for release.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from json import dumps
 
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from poolrl.data import row_rules
 from poolrl.data.expressions import finite
 from poolrl.data.on_columns import OnColumns
-from poolrl.data.row_rules import (
-    PARTS,
-    SMALLEST_SCALE,
-    Row,
-    RowRule,
-    fit_rules,
-    fits_in_any_unit,
-    recorded_rules,
-    usable_divisor,
-)
+from poolrl.data.row_rules import SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
@@ -34,22 +26,8 @@ from poolrl.data.table import Table
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.check import (
-    MOSTLY,
-    LogFinding,
-    RowFault,
-    Standing,
-    declared,
-    exact_dependence,
-    faults_of_numbers,
-    faulty_rows,
-    habits_of,
-    integers_of,
-    many,
-    share_of,
-    trajectories_of,
-    used_by_a_fit,
-)
+from poolrl.workflow import check
+from poolrl.workflow.check import MOSTLY, LogFinding, RowFault, Standing, integers_of, many, share_of
 from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.config.sections import SalesTable
 from poolrl.workflow.trades.trade import trade_of
@@ -79,9 +57,10 @@ def rows_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     else:
         parts = columns.states, columns.actions, columns.next_states
         called = [[f"column {name}" for name in part] for part in parts]
-        yield from trajectories_of(file, log)
-        yield from faulty_rows(file, log, [*faults_of_numbers(file, log, called, most=0.0), *_misfits(problem, log)])
-        yield used_by_a_fit(log, problem)
+        yield from check.trajectories_of(file, log)
+        numbers = check.faults_of_numbers(file, log, called, most=0.0)
+        yield from check.faulty_rows(file, log, [*numbers, *_misfits(problem, log)])
+        yield check.used_by_a_fit(log, problem)
     yield empty_shelves(file.config, log)
     # Backlogged demand is always seen, so nothing is assumed of orders.
     if problem.censored:
@@ -91,15 +70,16 @@ def rows_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
 def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
     """Rows whose numbers do not fit each other. The rules are the same at every step."""
     columns = log.columns
-    names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
-    numbers = {part: _amounts(log, names[part]) for part in PARTS}
+    names = dict(zip(row_rules.PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
+    numbers = {part: _amounts(log, names[part]) for part in row_rules.PARTS}
 
-    def rules(step: int, row: Row) -> list[RowRule]:
+    def rules(step: int, row: row_rules.Row) -> list[row_rules.RowRule]:
         if not columns.scale:
-            return fit_rules(problem, step, row)
-        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, step, row))]
+            return row_rules.fit_rules(problem, step, row)
+        fits = row_rules.fits_in_any_unit(problem, step, row)
+        return [row_rules.RowRule("next_states", "", "not possible beside the others", fits)]
 
-    (held, *_), words = recorded_rules(problem, rules)
+    (held, *_), words = row_rules.recorded_rules(problem, rules)
     for rule, entries in zip(words, OnColumns()(held, *numbers.values()), strict=True):
         for i, kept in enumerate(entries):
             # Some rules hold whatever a row says: backlogged demand is never cut off.
@@ -111,7 +91,7 @@ def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
         yield RowFault(f"column {names['actions'][i]}", "are orders beyond lambda", beyond, most=1.0)
 
 
-def _amounts(log: Table, names: Sequence[str]) -> list[ir.FloatingValue]:
+def _amounts(log: Table, names: tuple[str, ...]) -> list[ir.FloatingValue]:
     """Columns of numbers, divided by their scale if there is one."""
     numbers = [log.rows[name].cast("float64") for name in names]
     scales = [log.rows[name].cast("float64") for name in log.columns.scale] or [1.0] * len(numbers)
@@ -124,24 +104,44 @@ def _limits(problem: Inventory) -> list[float]:
 
 
 def fields_of_rows(file: ConfigFile) -> Iterator[LogFinding]:
-    """Whether the fields of an export can be read as [sales] says, column by column."""
-    sales = file.config.sales
+    """Whether the fields of an export can be read as [sales] says, column by column. One scan of the export."""
+    config, sales = file.config, file.config.sales
     if sales is None:
         return
-    counts, lines = _count_fields(file, sales), count_lines(file.config.log.source, file.folder)
-    rows = counts.pop("rows")
+    asked = {f"counted_{name}": sql for name, sql in field_counts(sales, config.problem.products).items()}
+    named = ", ".join(f"{sql} AS {name}" for name, sql in asked.items())
+    with open_source(
+        config.log.source,
+        None,
+        also=list(asked),
+        query=f"WITH {typed_rows(sales, {'spelt': sales.shop})} SELECT {named} FROM typed",
+        export=config.export(),
+        reads=columns_read(sales, config.columns_of_labels()),
+        folder=file.folder,
+        csv=CsvFormat(sales.delimiter, sales.encoding),
+    ) as opened:
+        counts = {name.removeprefix("counted_"): number for name, number in integers_of(opened.rows).items()}
+    rows, shops, spelt = (counts.pop(name) for name in ("rows", "shops", "spelt"))
+    lines = count_lines(config.log.source, file.folder)
     if lines is not None and rows < lines:
-        lost = lines - rows
         why = (
             f"of {many(lines, 'line')} were left out: another number of fields than the header ([sales] delimiter is "
             f"{sales.delimiter!r}), no {sales.encoding} ([sales] encoding), or longer than {LONGEST_LINE:,} bytes"
         )
-        yield LogFinding("lines", _stands(lost, lines), f"{lost:,} {why}")
+        yield LogFinding("lines", _stands(lines - rows, lines), f"{lines - rows:,} {why}")
     yield LogFinding("rows", "good" if rows else "bad", f"{rows:,} in the export")
-    shops, spelt = counts.pop("shops"), counts.pop("spelt")
     alike = f", in {spelt:,} spellings: case, blanks, marks, zeros in front and .0 at the end make no other shop"
     yield LogFinding("shops", "note" if spelt > shops else "good", f"{shops:,}{alike if spelt > shops else ''}")
-    yield from _flags_that_contradict(counts)
+    # Shelves that ran out with stock on them, and that sold all without running out: yes and no are swapped.
+    out, out_and_left, sold, sold_not_out = (counts.pop(name, 0) for name in FLAG_COUNTS)
+    if out_and_left > MOSTLY * out and sold_not_out > MOSTLY * sold:
+        yield LogFinding(
+            "empty or not",
+            "bad",
+            f"stock_out says yes in {many(out, 'row')}, of which {share_of(out_and_left, out)} have stock left, and no "
+            f"in {share_of(sold_not_out, sold)} of {many(sold, 'row')} where all was sold: are yes and no of [sales] "
+            "swapped?",
+        )
     by_day = {day: counts.pop(day) for day in WEEKDAYS if day in counts}
     never = [day for day, number in by_day.items() if not number]
     if never and any(by_day.values()):
@@ -157,39 +157,8 @@ def fields_of_rows(file: ConfigFile) -> Iterator[LogFinding]:
             yield LogFinding(what, "note" if fine else _stands(number, rows), seen)
 
 
-def _flags_that_contradict(counts: dict[str, int]) -> Iterator[LogFinding]:
-    """Shelves that ran out with stock on them, and that sold all without running out: yes and no are swapped."""
-    out, out_and_left, sold, sold_not_out = (counts.pop(name, 0) for name in FLAG_COUNTS)
-    if out_and_left > MOSTLY * out and sold_not_out > MOSTLY * sold:
-        yield LogFinding(
-            "empty or not",
-            "bad",
-            f"stock_out says yes in {many(out, 'row')}, of which {share_of(out_and_left, out)} have stock left, and no "
-            f"in {share_of(sold_not_out, sold)} of {many(sold, 'row')} where all was sold: are yes and no of [sales] "
-            "swapped?",
-        )
-
-
 def _stands(lost: int, of: int) -> Standing:
     return "bad" if lost > MOSTLY * of else "note"
-
-
-def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
-    """How many rows there are, and in how many of them each field cannot be read. One scan of the export."""
-    config, counts = file.config, field_counts(sales, file.config.problem.products)
-    named = ", ".join(f"{sql} AS counted_{name}" for name, sql in counts.items())
-    with open_source(
-        config.log.source,
-        None,
-        also=[f"counted_{name}" for name in counts],
-        query=f"WITH {typed_rows(sales, {'spelt': sales.shop})} SELECT {named} FROM typed",
-        export=config.export(),
-        reads=columns_read(sales, config.columns_of_labels()),
-        folder=file.folder,
-        csv=CsvFormat(sales.delimiter, sales.encoding),
-    ) as opened:
-        numbers = integers_of(opened.rows)
-    return {name: numbers[f"counted_{name}"] for name in counts}
 
 
 def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
@@ -211,7 +180,12 @@ def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
 
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """How many weeks of shops there are, how many are complete, and what the others lack."""
-    config, judged = file.config, _judged_cells(file.config, log)
+    config, problem = file.config, file.config.problem.posed
+    # Rows of declared products, with the reason why they are unobserved.
+    facts = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": _limits(problem)}
+    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in facts.items()}))
+    judged = log.rows.inner_join(products, log.rows["product"] == products.declared)
+    judged = judged.mutate(reason=_reason(config, judged))
     expected = config.problem.horizon * len(config.problem.products)
     by_week = judged.group_by("week").aggregate(found=judged.count(), used=judged.reason.isnull().sum())
     seen = integers_of(
@@ -253,13 +227,11 @@ def _lost_products(config: Config, cells: ir.Table, weeks: int) -> Iterator[LogF
     used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
     by_name = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
     shares = {name: by_name.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
-    nothing = [name for name, share in shares.items() if not share]
-    little = [name for name, share in shares.items() if 0 < share <= MOSTLY]
-    if nothing:
+    if nothing := _some([name for name, share in shares.items() if not share]):
         fix = "is the name spelt as in the export, and can its numbers be read ([sales] decimal)?"
-        yield LogFinding("products", "bad", f"no row can be used of: {_some(nothing)}; {fix}")
-    if little:
-        yield LogFinding("products", "note", f"less than {MOSTLY:.0%} of the days can be used of: {_some(little)}")
+        yield LogFinding("products", "bad", f"no row can be used of: {nothing}; {fix}")
+    if little := _some([name for name, share in shares.items() if 0 < share <= MOSTLY]):
+        yield LogFinding("products", "note", f"less than {MOSTLY:.0%} of the days can be used of: {little}")
 
 
 def _some(names: list[str]) -> str:
@@ -288,26 +260,17 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
 
 
-def _judged_cells(config: Config, log: Table) -> ir.Table:
-    """Rows of declared products, with the reason why they are unobserved."""
-    problem = config.problem.posed
-    facts = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": _limits(problem)}
-    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in facts.items()}))
-    cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
-    return cells.mutate(reason=_reason(config, cells))
-
-
 def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
     """Why a cell is unobserved, by the first rule that it breaks; NULL where it is used."""
     problem, columns = config.problem.posed, config.columns()
     opening, level, left = (cells[name].cast("float64") for name in ("opening", "order_up_to", "left"))
     rules = [(cells.why.notnull(), cells.why)]
     for name in problem.labels.names:
-        known = declared(cells[columns.labels[name]], problem.labels, name)
+        known = check.declared(cells[columns.labels[name]], problem.labels, name)
         rules.append((~known, ibis.literal(f"{UNKNOWN_LABEL} {name}")))
     if columns.scale:
         scale = cells.scale.cast("float64")
-        rules.append((~usable_divisor(scale).fill_null(False), ibis.literal(NO_SCALE)))
+        rules.append((~row_rules.usable_divisor(scale).fill_null(False), ibis.literal(NO_SCALE)))
         level, opening, left = (amount / ibis.greatest(scale, SMALLEST_SCALE) for amount in (level, opening, left))
     if not config.log.clip:
         slack = ROUNDING * cells.most
@@ -348,9 +311,9 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
 
 def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     """Test the log as it is, and say in the words of its file what would mend its orders."""
-    problem, what = file.config.problem.posed, habits_of(trade_of(file.config.problem.posed).words)
+    problem, what = file.config.problem.posed, check.habits_of(trade_of(file.config.problem.posed).words)
     try:
-        tested = exact_dependence(log, problem)
+        tested = check.exact_dependence(log, problem)
     except ValueError as error:
         return LogFinding(what, "good", f"could not be compared: {error}")
     seen = f"{advice_about_orders(tested)} (effect {tested.effect:+.2f}, z {tested.z:+.1f})"

@@ -13,22 +13,22 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from poolrl.problems.inventory import Depot
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from poolrl.certificate.certificate import CertifiedWords
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
@@ -41,17 +41,65 @@ if TYPE_CHECKING:
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
 TRADES = {
-    "lost sales": "poolrl.workflow.trades.shop_trade:LOST_SALES",
-    "backlog": "poolrl.workflow.trades.shop_trade:BACKLOG",
-    "reserve-auction": "poolrl.workflow.trades.round_trade:RESERVES",
-    "dynamic-pricing": "poolrl.workflow.trades.round_trade:PRICES",
-    "first-price-bidding": "poolrl.workflow.trades.round_trade:BIDS",
+    "lost sales": "poolrl.workflow.trades.known_trades:LOST_SALES",
+    "backlog": "poolrl.workflow.trades.known_trades:BACKLOG",
+    "reserve-auction": "poolrl.workflow.trades.known_trades:RESERVES",
+    "dynamic-pricing": "poolrl.workflow.trades.known_trades:PRICES",
+    "first-price-bidding": "poolrl.workflow.trades.known_trades:BIDS",
 }
 # Problems that are posed on the model of another, and shown as that one.
 SHOWN_AS: dict[type[Problem], str] = {Depot: "lost sales"}
 LEVELS_FILE, DECISIONS_FILE = "levels.csv", "decisions.csv"
 # The folder whose modules a configuration may name; None where it is not trusted to name code at all.
 _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that people have in their tables, and why it is needed."""
+
+    name: str
+    why: str
+    reads: Literal["number", "flag"] = "number"  # a flag is a word that means yes or no
+    otherwise: str = ""  # SQL in its place, where a problem needs no such column and none is named
+    spared: Callable[[Any], bool] = lambda problem: False  # of a problem: whether it needs no such column
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a problem, all in lower case, as they stand in the middle of a sentence."""
+
+    decision: str = "action"
+    decisions: str = "actions"
+    past: str = "actions"  # what past decisions are called
+    scope: str = "each number of {names}"  # what decisions are for: {names} of the state or of products, their {count}
+    outcome: str = "outcomes"
+    outcomes: tuple[str, ...] = ()  # a name for each of them, where there are several
+    states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
+    trajectory: str = "trajectory"
+    alone: str = ""  # what a trajectory of one step is called
+    step: str = "step"
+    logged: str = "states and actions"  # what the log holds
+    earned: str = "reward"  # what a trajectory is judged by; more is better
+    estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
+    advice: str = "Do this in each state."  # what to do with a decision
+    costs: Mapping[str, str] = field(default_factory=dict)  # that may change: how a sentence about their size begins
+    # Why each argument of the constructor is asked for.
+    keys: Mapping[str, str] = field(default_factory=dict)
+    # The columns of a table, and how states, actions and next states follow from it, as SQL in which {name} is a
+    # column; and so what a row shows besides, by its name. Without columns, a table has these parts themselves.
+    columns: tuple[TableColumn, ...] = ()
+    rows: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+    def certified(self, names: list[str], *, censored: bool) -> CertifiedWords:
+        """Those that papers repeat; `names` are those of products, or of the numbers of a state."""
+        # Here, because `decide` needs words and no papers.
+        from poolrl.certificate.certificate import CertifiedWords
+
+        plain = {name: getattr(self, name) for name in ("decisions", "past", "outcome", "trajectory", "logged")}
+        scope = self.scope.format(count=len(names), names=" and ".join(names))
+        return CertifiedWords(**plain, scope=scope, estimate=self.estimate if censored else "")
 
 
 @dataclass(frozen=True)
@@ -106,10 +154,7 @@ class TradePage:
 
 
 def part(path: str) -> Any:
-    """A part of a trade by its import path, which is imported when the trade is asked for it.
-
-    `poolrl decide` looks up one number, and does not wait for what draws pages.
-    """
+    """A part of a trade by its import path. It is imported when it is asked for, so `decide` waits for no page."""
     return _Part(path)
 
 
@@ -133,9 +178,7 @@ class Trade:
     # Its [problem] in `poolrl.toml`.
     section: type[ProblemSection] = part("poolrl.workflow.trades.declared_section:DeclaredFacts")
     # What `poolrl check` says of the rows.
-    findings: Callable[[ConfigFile, Table], Iterable[LogFinding]] = part(
-        "poolrl.workflow.trades.declared_findings:rows_of_table"
-    )
+    findings: Callable[[ConfigFile, Table], Iterable[LogFinding]] = part("poolrl.workflow.check:rows_of_table")
     # What a policy costs in an assumed world, and the policy of somebody who knows that world.
     judge: Callable[[Any, World], tuple[Callable[[Policy], float], Policy]] = part(
         "poolrl.workflow.budget:judge_on_paths"
