@@ -22,7 +22,7 @@ from poolrl.workflow.column_names import MEANINGS, meanings_of
 from poolrl.workflow.config.answers import asked_keys, flag_of, propose_columns, write_toml
 from poolrl.workflow.config.configuration import Config, keys_of, load_config
 from poolrl.workflow.config.sections import WIDE_ONLY
-from poolrl.workflow.trades.shop_section import ShopFacts
+from poolrl.workflow.trades.problem_section import ShopFacts
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run

@@ -22,16 +22,8 @@ from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from poolrl import __version__
-from poolrl.audit.attack import (
-    CONFIDENCE,
-    DELTA,
-    FLAGGING,
-    AuditFinding,
-    attack_case,
-    draw_audit,
-    refuse_impossible,
-    releases_needed,
-)
+from poolrl.audit import attack
+from poolrl.audit.attack import AuditFinding
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.checks import one_of, whole
 from poolrl.cli.verbs import AsJson, verb
@@ -92,7 +84,7 @@ def audit(
     cases = [configured_case(file, budget)] if file else [case for case in CASES if learner in ("all", case.learner)]
     many = _default_releases(file, budget) if releases is None else releases
     for case in cases:
-        refuse_impossible(case, rho=budget, releases=many, noise=noise)
+        attack.refuse_impossible(case, rho=budget, releases=many, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
     whole(workers=processes)
     began = datetime.now(UTC)
@@ -103,7 +95,7 @@ def audit(
     console = Console(quiet=json)
     attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
     found = _attack_all(console, cases, budget, many, noise, processes)
-    draw_audit(folder / "audit.svg", found)
+    attack.draw_audit(folder / "audit.svg", found)
     when = began.isoformat(timespec="seconds")
     facts: dict[str, Any] = {
         "poolrl": __version__,
@@ -164,7 +156,7 @@ def opened_as_by_fit(configured: Config, rows_of: Callable[..., pa.Table]) -> It
 def _default_releases(file: ConfigFile | None, rho: float) -> int:
     if file is None or not 0 < rho < math.inf:
         return MOST_RELEASES
-    return min(max(FEWEST_RELEASES, releases_needed(math.sqrt(2 * rho), 0.9, CONFIDENCE)), MOST_RELEASES)
+    return min(max(FEWEST_RELEASES, attack.releases_needed(math.sqrt(2 * rho), 0.9, attack.CONFIDENCE)), MOST_RELEASES)
 
 
 def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
@@ -189,7 +181,9 @@ def _attack_all(
             if not console.is_terminal:
                 console.print(f"{case.name}: {releases:,} releases", highlight=False)
             more = partial(bars.advance, task)
-            found.append(attack_case(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more))
+            found.append(
+                attack.attack_case(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more)
+            )
     return found
 
 
@@ -202,7 +196,7 @@ def _print_audit(console: Console, found: list[AuditFinding], attacked: str) -> 
     first, flagged = found[0], sum(bool(each.faults) for each in found)
     say(f"{len(found)} audit{'s' * (len(found) > 1)}, {flagged} flagged.")
     if any(finding.verdict == "too weak" for finding in found):
-        needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
+        needed = attack.releases_needed(math.sqrt(2 * first.rho), 0.9, attack.CONFIDENCE)
         say(f"An audit that proves little would have seen little: at this rho take about {needed:,} releases.")
     elif not flagged:
         say("No attack did better than the claim allows.")
@@ -220,7 +214,7 @@ def _print_audit(console: Console, found: list[AuditFinding], attacked: str) -> 
 
 def _audit_table(found: list[AuditFinding]) -> RichTable:
     first = found[0]
-    claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {DELTA:g}"
+    claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {attack.DELTA:g}"
     table = RichTable(
         *("fit", "rho,\nGaussian", "epsilon,\nany release", "verdict"),
         title=f"Claimed: {claim}\nAt least, by attacks on {found[-1].releases:,} releases with {first.noise} noise:",
@@ -228,9 +222,9 @@ def _audit_table(found: list[AuditFinding]) -> RichTable:
         title_style="bold",
         caption_justify="left",
         caption=(
-            f"Lower bounds, with {CONFIDENCE:.0%} confidence each, and their shares of the claim. A release that "
-            f"exceeds its claim with {FLAGGING:.1%} confidence is flagged. For a Gaussian release by the Gaussian-DP "
-            "bound. For any release by Clopper-Pearson, which rare events limit."
+            f"Lower bounds, with {attack.CONFIDENCE:.0%} confidence each, and their shares of the claim. A release "
+            f"that exceeds its claim with {attack.FLAGGING:.1%} confidence is flagged. For a Gaussian release by the "
+            "Gaussian-DP bound. For any release by Clopper-Pearson, which rare events limit."
         ),
     )
     for finding in found:
@@ -259,10 +253,10 @@ def _audit_facts(finding: AuditFinding) -> dict[str, Any]:
         "moved_share": finding.moved_share,
         "claimed_rho": finding.rho,
         "proved_rho": finding.rho_bound,
-        "delta": DELTA,
+        "delta": attack.DELTA,
         "claimed_epsilon": finding.epsilon,
         "proved_epsilon": finding.epsilon_bound,
-        "confidence": CONFIDENCE,
+        "confidence": attack.CONFIDENCE,
         "verdict": finding.verdict,
         "flagged": bool(finding.faults),
         "faults": finding.faults,

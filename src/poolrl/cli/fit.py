@@ -65,7 +65,7 @@ def fit(
     forecast = page_of(release, console)
     finished, privacy = release.earlier_fit == "finished", file.config.privacy
     if json:
-        facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
+        facts: dict[str, object] = {"folder": str(folder), "certificate": release.certificate.model_dump()}
         if finished:
             facts["finished_earlier_fit"] = True
         elif new_account:

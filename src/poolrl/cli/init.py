@@ -15,16 +15,8 @@ from rich.prompt import Prompt
 from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, verb
 from poolrl.workflow.column_names import LABEL_MEANINGS
-from poolrl.workflow.config.answers import (
-    Answers,
-    Interview,
-    Proposal,
-    asked_keys,
-    flag_of,
-    pairs,
-    propose_columns,
-    write_toml,
-)
+from poolrl.workflow.config import answers as texts
+from poolrl.workflow.config.answers import Answers, Interview, Proposal, flag_of
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
 from poolrl.workflow.config.sections import SALES_ROLES, Key
 from poolrl.workflow.trades.trade import TRADES, code_beside, trade_named
@@ -58,7 +50,7 @@ def _flag(key: Key) -> tuple[str, Any, Any]:
 
 # One flag for each key of shops that `init` asks for, each once; the keys of another trade go into --facts. Lists are
 # separated by commas, or are the lines of a file behind @. Its annotations are looked up in its module.
-_KEYS = {key.flag: key for key in asked_keys(sales=False) + asked_keys(sales=True)}
+_KEYS = {key.flag: key for key in texts.asked_keys(sales=False) + texts.asked_keys(sales=True)}
 Flags: Any = Parameter(name="*")(
     make_dataclass("Flags", map(_flag, _KEYS.values()), kw_only=True, namespace={"__module__": __name__})
 )
@@ -96,7 +88,7 @@ def init(
             if extra := [*map(flag_of, given), *(flag for flag, text in own.items() if text)]:
                 raise ValueError(f"--example writes its own facts; leave out {', '.join(extra)}")
             written = trade.example(out.parent)
-            _write_whole(out, write_toml(written).encode())
+            _write_whole(out, texts.write_toml(written).encode())
             table, file = escape(str(out.parent / written["log"]["source"])), escape(str(out))
             console.print(
                 f"A simulated log: [bold]{table}[/] is its table, [bold]{file}[/] says what is public about it."
@@ -105,7 +97,7 @@ def init(
             header = None
             if sales is not False:
                 given, header = _with_header(console, out, given, sales)
-            given |= pairs(facts, "--facts") | ({"columns": columns} if columns else {})
+            given |= texts.pairs(facts, "--facts") | ({"columns": columns} if columns else {})
             _write_answers(console, out, Interview(trade, given, header))
             console.print(f"Wrote {out}; every key in it says why it is asked for.", markup=False)
     flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
@@ -119,7 +111,9 @@ def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool
     if not named:
         raise ValueError("--sales needs the export: poolrl init --sales export.csv")
     path, mark = Path(named).expanduser(), given.get("delimiter")
-    header = propose_columns(path, delimiter="\t" if mark == "tab" else mark, encoding=given.get("encoding", "utf-8"))
+    header = texts.propose_columns(
+        path, delimiter="\t" if mark == "tab" else mark, encoding=given.get("encoding", "utf-8")
+    )
     proposed = {f"{role}_column": column for role in SALES_ROLES if (column := header.only(role)) is not None}
     # Relative to the file that is written, as everything in it.
     where = path if path.is_absolute() or out.parent == Path() else path.resolve()
@@ -137,7 +131,7 @@ def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool
 def _write_answers(console: Console, out: Path, interview: Interview) -> None:
     if asking := bool(interview.missing) and sys.stdin.isatty() and console.is_terminal:
         _ask(console, interview)
-    content = write_toml(interview.facts()).encode()
+    content = texts.write_toml(interview.facts()).encode()
     try:
         parse_config(out, content)
     except ValueError as error:

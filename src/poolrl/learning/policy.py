@@ -16,7 +16,7 @@ from poolrl.geometry.partition import Grid, Lattice, Partition, Rings
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.fitted import Bent, FittedU
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.stored import NOTHING_SAID, Names, Report, complete, read_learned, write_learned
+from poolrl.learning.stored import NOTHING_SAID, Names, OwnProblemError, Report, complete, read_learned, write_learned
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 from poolrl.problems.registry import kind_of
@@ -257,7 +257,7 @@ def problem_of(facts: Mapping[str, Any], stored: tuple[int, ...], given: Problem
     declared = dict(facts)
     kind = kind_of(name := declared.pop("kind"))
     if kind is None:
-        raise ValueError(f"learned for your own problem {name}: pass it as problem=...")
+        raise OwnProblemError(f"learned for your own problem {name}: pass it as problem=...")
     return kind.from_facts(declared, stored)
 
 

@@ -165,11 +165,17 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
     return facts, arrays
 
 
+class OwnProblemError(ValueError):
+    """A file is about somebody's own problem, whose code must be given."""
+
+
 @contextmanager
 def complete(path: str | PathLike[str], called: str) -> Iterator[None]:
     """Say which file it is that does not hold what it should."""
     try:
         yield
+    except OwnProblemError as error:
+        raise OwnProblemError(f"{path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     except (LookupError, TypeError, AttributeError, OverflowError) as error:

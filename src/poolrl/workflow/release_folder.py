@@ -30,36 +30,17 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from poolrl import __version__
-from poolrl.certificate.certificate import (
-    AuditSummary,
-    Certificate,
-    EarlierRelease,
-    LedgerEntry,
-    Software,
-    Terms,
-    certify,
-)
+from poolrl.certificate import release_files as files
+from poolrl.certificate.certificate import AuditSummary, Certificate, EarlierRelease, LedgerEntry, Terms, certify
 from poolrl.certificate.leaflet import leaflet, neighbours_keep, registry_record
-from poolrl.certificate.release_files import (
-    CERTIFICATE,
-    CONFIG,
-    LEAFLET,
-    PAGE,
-    POLICY,
-    RECORD,
-    SIGNATURE,
-    TREES,
-    sha256,
-)
 from poolrl.data.periods import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
-from poolrl.data.table import Table
 from poolrl.interrupts import deferred
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead
-from poolrl.ledger.accounts import Account, Entry, OverspendError, Period
+from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.ledger.signing import SigningKey
@@ -72,7 +53,7 @@ from poolrl.workflow.open_log import open_log
 from poolrl.workflow.paying import require_payable, shares_on_top
 from poolrl.workflow.trades.trade import own_problem
 
-WRITTEN = {POLICY, TREES, CERTIFICATE, SIGNATURE, LEAFLET, CONFIG, RECORD}
+WRITTEN = {files.POLICY, files.TREES, files.CERTIFICATE, files.SIGNATURE, files.LEAFLET, files.CONFIG, files.RECORD}
 # A draft is for its owner's eyes until it is paid for.
 DRAFT_MODE, PUBLISHED_MODE = 0o700, 0o755
 Settled = Literal["finished", "removed"]
@@ -91,15 +72,15 @@ class Released:
     @classmethod
     def load(cls, folder: Path, *, problem: Problem | None = None) -> Released:
         """From a folder that holds a release; with its `problem`, where that is one of the user's own."""
-        if not (folder / CERTIFICATE).exists():
-            raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")
-        certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
-        return cls(folder, Policy.load(folder / POLICY, problem=problem), certificate)
+        if not (folder / files.CERTIFICATE).exists():
+            raise ValueError(f"{folder} is not a release: it has no {files.CERTIFICATE}. 'poolrl fit' makes one")
+        certificate = Certificate.read((folder / files.CERTIFICATE).read_bytes())
+        return cls(folder, Policy.load(folder / files.POLICY, problem=problem), certificate)
 
     @cached_property
     def trees(self) -> FadedTrees:
         """The sums that an update adds to."""
-        return FadedTrees.load(self.folder / TREES)
+        return FadedTrees.load(self.folder / files.TREES)
 
     def releases(self) -> list[EarlierRelease]:
         """It, and all those before it that it rests on."""
@@ -152,7 +133,7 @@ def refuse_existing(folder: Path) -> None:
     if folder.name in ("", ".."):
         raise ValueError(f"--out must name a new folder, got {folder}")
     if os.path.lexists(folder):
-        page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
+        page = "" if (folder / files.PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
 
 
@@ -214,10 +195,12 @@ def _release(
             log = opened.enter_context(open_log(file, rows_in_reach.set))
             log.check(problem)
             rows_in_reach.set()
-            units = _units_in(log, terms.period)
+            units = log.units
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
             paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.query() is not None)
+            if isinstance(error, NoRowsError) and terms.period is not None:
+                error = NoRowsError(f"no trajectory begins in {terms.period}: are dates written like 2025-01-31?")
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
@@ -230,7 +213,7 @@ def _release(
             names, words = config.names(), config.scale_in_words
             policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
             declared = {"definitions": list(log.definitions), "audit": audit} | facts
-            sums.save(draft / TREES)
+            sums.save(draft / files.TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
             # Errors of writing may be shown. An error while the log is open might quote it.
@@ -258,17 +241,16 @@ def _write_draft(
     declared: dict[str, Any],
 ) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
-    policy.save(draft / POLICY)
+    policy.save(draft / files.POLICY)
     terms = file.config.terms(units=policy.report.units or 0)
-    packages: tuple[Software, ...] = ("cryptography", "numpy", "scipy")
-    versions: dict[Software, str] = {name: version(name) for name in packages}
+    versions: dict[Any, str] = {name: version(name) for name in ("cryptography", "numpy", "scipy")}
     versions |= {"poolrl": __version__, "python": platform.python_version()}
     versions["opendp"] = opendp_version() or "not installed"
     certificate = certify(
         policy.guarantee,
         issued=reservation.time,
-        policy_sha256=sha256(draft / POLICY),
-        trees_sha256=sha256(draft / TREES),
+        policy_sha256=files.sha256(draft / files.POLICY),
+        trees_sha256=files.sha256(draft / files.TREES),
         config_sha256=file.sha256,
         public=terms.public,
         versions=versions,
@@ -278,11 +260,11 @@ def _write_draft(
         signed_by=signing.public.fingerprint,
         **declared,
     )
-    (draft / CERTIFICATE).write_bytes(certificate.canonical())
-    (draft / SIGNATURE).write_bytes(signing.sign(certificate.canonical()).file())
-    (draft / LEAFLET).write_bytes(leaflet(certificate).encode())
-    (draft / CONFIG).write_bytes(file.content)
-    (draft / RECORD).write_bytes(registry_record(certificate).encode())
+    (draft / files.CERTIFICATE).write_bytes(certificate.canonical())
+    (draft / files.SIGNATURE).write_bytes(signing.sign(certificate.canonical()).file())
+    (draft / files.LEAFLET).write_bytes(leaflet(certificate).encode())
+    (draft / files.CONFIG).write_bytes(file.content)
+    (draft / files.RECORD).write_bytes(registry_record(certificate).encode())
     for path in (*draft.iterdir(), draft, draft.parent):
         onto_disk(path)
     return certificate
@@ -318,16 +300,6 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
     return f"{began}, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of {ledger.path})"
 
 
-def _units_in(log: Table, period: Period | None) -> int:
-    """The number of units that a release reads, which is public."""
-    try:
-        return log.units
-    except NoRowsError:
-        if period is None:
-            raise
-        raise NoRowsError(f"no trajectory begins in {period}: are dates written like 2025-01-31?") from None
-
-
 def _with_earlier(
     released: PrivateOutcomes, terms: Terms, earlier: Released | None
 ) -> tuple[PrivateOutcomes, FadedTrees, dict[str, Any]]:
@@ -359,7 +331,7 @@ def locked(folder: Path) -> Iterator[Path]:
 
 def hashes_of(draft: Path) -> dict[str, str]:
     """The hashes of a release for the ledger, as far as its files are there."""
-    return {name: sha256(draft / name) for name in (POLICY, CERTIFICATE) if (draft / name).exists()}
+    return {name: files.sha256(draft / name) for name in (files.POLICY, files.CERTIFICATE) if (draft / name).exists()}
 
 
 def publish(draft: Path, folder: Path) -> None:
@@ -386,7 +358,7 @@ def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settl
         return None
     if not _is_ours(draft):
         raise _in_the_way(draft, "holds things that poolrl has not put there")
-    hashes, entries, claim = hashes_of(draft), list[Entry](), _certificate(draft / CERTIFICATE)
+    hashes, entries, claim = hashes_of(draft), list[Entry](), _certificate(draft / files.CERTIFICATE)
     if hashes and not ledger.exists():
         raise _in_the_way(draft, f"may be a release that was paid for, but its ledger {ledger} is not there")
     if hashes:

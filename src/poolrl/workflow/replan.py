@@ -36,7 +36,7 @@ from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
 from poolrl.workflow.forecast import average_over_cells
 from poolrl.workflow.release_folder import Released, refuse_existing
-from poolrl.workflow.trades.shop_section import OperationFacts
+from poolrl.workflow.trades.problem_section import OperationFacts
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"

@@ -10,29 +10,20 @@ import tempfile
 from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from poolrl import __version__
+from poolrl.certificate import release_files as files
 from poolrl.certificate.certificate import Certificate, LedgerEntry, Terms, arithmetic_faults, period_faults
 from poolrl.certificate.leaflet import leaflet, registry_record
-from poolrl.certificate.release_files import (
-    CERTIFICATE,
-    CERTIFIED,
-    CONFIG,
-    LEAFLET,
-    POLICY,
-    RECORD,
-    SIGNATURE,
-    TREES,
-    sha256,
-)
 from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import POLICY_FORMAT, Policy
-from poolrl.learning.stored import PeriodRead, read_learned, says_it_is
+from poolrl.learning.stored import OwnProblemError, PeriodRead, read_learned, says_it_is
 from poolrl.ledger.accounts import Entry, normal_name, replay
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PublicKey, Signature
@@ -66,9 +57,9 @@ def load_verified(folder: Path, trusted: ConfigFile | None = None, *, ledger: Pa
     """A release whose certificate holds. A configuration of the user's names the problem, where it is their own."""
     problem = None if trusted is None else own_problem(trusted.config.problem.posed)
     release = Released.load(folder, problem=problem)
-    checks = verify_folder(folder / POLICY, folder / CERTIFICATE, ledger=ledger, trusted=trusted)
+    checks = verify_folder(folder / files.POLICY, folder / files.CERTIFICATE, ledger=ledger, trusted=trusted)
     if broken := [check for check in checks if not check.good]:
-        raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
+        raise ValueError(f"{folder / files.CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
     return release
 
 
@@ -94,28 +85,28 @@ def verify_folder(
         canonical = claim.canonical() == content
     except ValueError as error:
         return [VerifyCheck("the certificate can be read", False, str(error))]
-    if config is not None and sha256(config) == claim.config_sha256:  # else there is no reason to run what it names
+    if config is not None and files.sha256(config) == claim.config_sha256:  # else there is no reason to run its code
         trusted = load_config(config)
     problem = None if trusted is None else own_problem(trusted.config.problem.posed)
-    checks, certified, is_model = [], policy.parent / CERTIFIED, says_it_is(policy, MODEL_FORMAT)
-    if is_model or (sha256(policy) != claim.policy_sha256 and certified.is_file()):
+    checks, certified, is_model = [], policy.parent / files.CERTIFIED, says_it_is(policy, MODEL_FORMAT)
+    if is_model or (files.sha256(policy) != claim.policy_sha256 and certified.is_file()):
         what = "the policy is a plan on the certified model, made again here"
         if is_model:
             what = "the model is that of the certified policy"
-        source = certified if certified.is_file() else folder / POLICY
+        source = certified if certified.is_file() else folder / files.POLICY
         if not source.is_file():
-            return [VerifyCheck(what, False, f"there is no {POLICY} beside the certificate to compare it with")]
+            return [VerifyCheck(what, False, f"there is no {files.POLICY} beside the certificate to compare it with")]
         checks.append(VerifyCheck(what, *made_again(policy, source)))
         policy = source
     apart = period_faults(claim)
     checks += [
         VerifyCheck("the certificate is in canonical form", canonical),
-        VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
+        VerifyCheck("the policy file has the certified hash", files.sha256(policy) == claim.policy_sha256),
     ]
     if claim.period is not None or apart:
         checks.append(VerifyCheck.without(apart, "periods are disjoint and add up"))
-    if claim.trees_sha256 and (folder / TREES).exists():
-        same = sha256(folder / TREES) == claim.trees_sha256
+    if claim.trees_sha256 and (folder / files.TREES).exists():
+        same = files.sha256(folder / files.TREES) == claim.trees_sha256
         checks.append(VerifyCheck("the released trees have the certified hash", same))
     try:
         released = Policy.load(policy, problem=problem)
@@ -124,63 +115,49 @@ def verify_folder(
         checks += [VerifyCheck.without(faults, what), *_against_policy(claim, released)]
     except (ValueError, ArithmeticError) as error:
         faults = [str(error)]
-        if trusted is None and "your own problem" in faults[0]:
+        if isinstance(error, OwnProblemError):
             faults = [f"{policy} needs code of somebody's own: give the configuration, with --config, if you trust it"]
         checks.append(VerifyCheck.without(faults, "the policy can be read"))
+    papers = [name for name in (files.LEAFLET, files.RECORD) if (folder / name).exists()]
     # A configuration counts as the release's own where the leaflet or the record lies beside it too.
-    has_papers = (folder / LEAFLET).exists() or (folder / RECORD).exists()
-    own = folder / CONFIG if has_papers and (folder / CONFIG).exists() else None
+    own = folder / files.CONFIG if papers and (folder / files.CONFIG).exists() else None
     if made_with := config or own:
-        # The release's own configuration may name the same code as the one that the user has given.
-        with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
-            checks += _against_config(claim, made_with, sound=not faults and not apart)
-    if all(check.good for check in checks):
-        checks += _papers(claim, folder)
-    checks += _signature(claim, content, folder / SIGNATURE, key)
+        same = files.sha256(made_with) == claim.config_sha256
+        checks.append(VerifyCheck("the configuration has the certified hash", same))
+        if same and not faults and not apart:  # else there is nothing to compare
+            # The release's own configuration may name the same code as the one that the user has given, and no other.
+            with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
+                declared = parse_config(made_with, made_with.read_bytes()).config.terms(claim.assumed_public.units)
+            terms = Terms.certified(claim)
+            agree = normal_name(terms.data_set) == normal_name(declared.data_set)
+            agree &= terms == replace(declared, data_set=terms.data_set)
+            checks.append(VerifyCheck("the certificate repeats what the configuration declares", agree))
+    # Another version may use other words.
+    if all(check.good for check in checks) and claim.versions.get("poolrl") == __version__:
+        texts = {files.LEAFLET: leaflet(claim), files.RECORD: registry_record(claim)}
+        for name in papers:
+            same = (folder / name).read_bytes() == texts[name].encode()
+            checks.append(VerifyCheck(f"{name} says what the certificate says", same))
+    checks += _signature(claim, content, folder / files.SIGNATURE, key)
     if ledger is not None:
-        hashes = {POLICY: sha256(policy), CERTIFICATE: hashlib.sha256(content).hexdigest()}
+        hashes = {files.POLICY: files.sha256(policy), files.CERTIFICATE: hashlib.sha256(content).hexdigest()}
         checks += _against_ledger(claim, ledger, hashes)
     return checks
 
 
-def _against_config(claim: Certificate, path: Path, *, sound: bool) -> list[VerifyCheck]:
-    same = VerifyCheck("the configuration has the certified hash", sha256(path) == claim.config_sha256)
-    if not (same.good and sound):  # there is nothing to compare
-        return [same]
-    # It may be a stranger's, so it names no code that is not trusted already.
-    declared = parse_config(path, path.read_bytes()).config.terms(claim.assumed_public.units)
-    certified = Terms.certified(claim)
-    named_alike = normal_name(certified.data_set) == normal_name(declared.data_set)
-    agree = named_alike and certified == replace(declared, data_set=certified.data_set)
-    return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
-
-
 def unchecked_files(certificate: Path) -> list[str]:
     """What `verify_folder` says nothing about, each with the reason."""
-    folder = certificate.parent
-    claim = Certificate.read(certificate.read_bytes())
-    issuer = claim.versions.get("poolrl")
-    papers = (CONFIG, LEAFLET, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
+    folder, claim = certificate.parent, Certificate.read(certificate.read_bytes())
+    issuer, papers = claim.versions.get("poolrl"), [files.CONFIG, files.LEAFLET, files.RECORD]
+    papers += [files.SIGNATURE] * bool(claim.signed_by) + [files.TREES] * bool(claim.trees_sha256)
     notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
-    there = [name for name in (LEAFLET, RECORD) if (folder / name).exists()]
-    if (folder / CONFIG).exists() and not there:
-        trusted = f"if you trust it: --config {folder / CONFIG}"
-        notes.append(f"{CONFIG} (no leaflet or record says that it is the release's; {trusted})")
+    there = [name for name in (files.LEAFLET, files.RECORD) if (folder / name).exists()]
+    if (folder / files.CONFIG).exists() and not there:
+        trusted = f"if you trust it: --config {folder / files.CONFIG}"
+        notes.append(f"{files.CONFIG} (no leaflet or record says that it is the release's; {trusted})")
     if issuer != __version__:
         notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]
     return notes
-
-
-def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
-    """The leaflet and the deployment record, where they lie beside a certificate of this version that holds."""
-    if claim.versions.get("poolrl") != __version__:  # another version may use other words
-        return []
-    texts = {LEAFLET: leaflet(claim), RECORD: registry_record(claim)}
-    return [
-        VerifyCheck(f"{name} says what the certificate says", (folder / name).read_bytes() == text.encode())
-        for name, text in texts.items()
-        if (folder / name).exists()
-    ]
 
 
 def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
@@ -273,7 +250,6 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
     moved = sensitivity.moved_trajectories(
         per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
-    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
     # A policy may tell paid numbers only. It need not tell all of them.
     told = asdict(policy.report) | {"left_over": policy.outcomes and policy.outcomes.left}
     named = [each.name for each in guarantee.mechanisms]
@@ -292,7 +268,8 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
             continue
         if told.get(name) is not None or layout.name in named:
             layouts.append(layout)
-    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
+    facts = attrgetter("name", "cells", "sensitivity_squared")
+    return [*map(facts, guarantee.mechanisms)] == [*map(facts, layouts)]
 
 
 def made_again(file: Path, certified: Path) -> tuple[bool, str]:
@@ -321,12 +298,12 @@ def _holds(path: Path, wanted: str, again: Policy | PrivateModel, tolerance: flo
         (facts, arrays), (own_facts, own_arrays) = (read_learned(each, wanted, "file") for each in (path, own))
     # Numbers that a guarantee derives are computed, and may differ between machines.
     promised, own_promised = facts.pop("guarantee"), own_facts.pop("guarantee")
-    same_facts = facts == own_facts and promised.keys() == own_promised.keys()
-    shapes = [{name: array.shape for name, array in each.items()} for each in (arrays, own_arrays)]
+    shapes, own_shapes = ({name: array.shape for name, array in each.items()} for each in (arrays, own_arrays))
     return (
-        same_facts
+        facts == own_facts
+        and promised.keys() == own_promised.keys()
         and Guarantee.from_dict(promised) == again.guarantee
-        and shapes[0] == shapes[1]
+        and shapes == own_shapes
         and all(
             np.allclose(array, own_arrays[name], 0.0 if name.startswith("outcomes.") else tolerance, 0.0)
             for name, array in arrays.items()

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
 from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
-from poolrl.workflow.trades.shop_section import AMOUNTS
+from poolrl.workflow.trades.problem_section import AMOUNTS
 from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
 
 Answers = dict[str, str]

@@ -21,21 +21,9 @@ from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.sensitivity import moved_trajectories
-from poolrl.workflow.config.sections import (
-    FORGETTING,
-    FORGETTING_SCALED,
-    MONDAY,
-    WIDE_ONLY,
-    Key,
-    LogTable,
-    PeriodFacts,
-    PlanFacts,
-    Privacy,
-    ProblemSection,
-    SalesTable,
-    keys_of_model,
-)
-from poolrl.workflow.trades.shop_section import AMOUNTS, OperationFacts
+from poolrl.workflow.config import sections
+from poolrl.workflow.config.sections import Key, LogTable, PeriodFacts, PlanFacts, Privacy, ProblemSection, SalesTable
+from poolrl.workflow.trades.problem_section import AMOUNTS, OperationFacts
 from poolrl.workflow.trades.trade import Trade, code_beside, trade_named, trade_of
 
 LOST_SALES = "lost sales"
@@ -155,12 +143,12 @@ class Config(Facts):
         """Which trajectories a release reads; None stands for all of them."""
         rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
         period = self.period.of(rule or self.columns().scale)
-        return period and (replace(period, column=f"{MONDAY} by {self._dates}") if self.sales else period)
+        return period and (replace(period, column=f"{sections.MONDAY} by {self._dates}") if self.sales else period)
 
     @property
     def forgetting(self) -> float:
         """The weight of earlier periods in each update, as declared or as is usual."""
-        usual = FORGETTING_SCALED if self.columns().scale else FORGETTING
+        usual = sections.FORGETTING_SCALED if self.columns().scale else sections.FORGETTING
         return usual if self.period.forgetting is None else self.period.forgetting
 
     @property
@@ -235,9 +223,9 @@ def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
 
     A sales export has its own section, and a wide table has its own keys.
     """
-    of_other = [f"log.{name}" for name in WIDE_ONLY] if sales else ["sales", "privacy.weeks_public"]
+    of_other = [f"log.{name}" for name in sections.WIDE_ONLY] if sales else ["sales", "privacy.weeks_public"]
     left_out = {*trade.section.unused, *of_other}
-    keys = {section: keys_of_model(section, model) for section, model in _section_models().items()}
+    keys = {section: sections.keys_of_model(section, model) for section, model in _section_models().items()}
     keys["problem"] = trade.section.keys(trade)
     usual = trade.section.usual(trade)
     return [

@@ -22,7 +22,7 @@ class ShopTrade(Trade):
     # Shelves that held more would have sold what was asked for, and the log tells that on most days.
     why_no_backtest = ""
     before_switch = "replay it on later weeks of the log: poolrl backtest {folder}"
-    section = part("poolrl.workflow.trades.shop_section:ShopFacts")
+    section = part("poolrl.workflow.trades.problem_section:ShopFacts")
     example = part("poolrl.workflow.trades.shop_example:write_example")
     fields = part("poolrl.workflow.trades.shop_findings:fields_of_rows")
     findings = part("poolrl.workflow.trades.shop_findings:rows_of_shops")

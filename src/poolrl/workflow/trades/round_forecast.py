@@ -30,18 +30,8 @@ from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import Behaviour, simulate_log
-from poolrl.workflow.forecast import (
-    HARDLY_CHANGES,
-    NOISE_DOMINATED,
-    WIDE,
-    CostEstimate,
-    Forecast,
-    SwitchVerdict,
-    cell_shares,
-    estimate,
-    judged,
-    noise_share_of_gain,
-)
+from poolrl.workflow import forecast as forecasts
+from poolrl.workflow.forecast import CostEstimate, Forecast, SwitchVerdict, cell_shares, estimate, judged
 from poolrl.workflow.trades.trade import Words, trade_of
 
 # Rehearsed fits, and the most trajectories of a rehearsed log.
@@ -78,7 +68,10 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
     free = played.earned(data_free(model.problem))
     unrehearsed = UNREHEARSED * predicted
     ours = estimate(predicted - flattered, spread, unrehearsed)
-    noisy = predicted <= free or noise_share_of_gain(predicted - truths.mean(), predicted - free) > NOISE_DOMINATED
+    noisy = (
+        predicted <= free
+        or forecasts.noise_share_of_gain(predicted - truths.mean(), predicted - free) > forecasts.NOISE_DOMINATED
+    )
     forecast = Forecast(
         policy=ours,
         because=f"The released numbers do not tell past {words.past}, so nothing is compared with today.",
@@ -225,9 +218,9 @@ class Played:
             decisions, hit = self.tried[self.cells == cell], self.succeeded[self.cells == cell]
             lowest, low, high, highest = np.quantile(decisions, [0.1, 1 / 3, 2 / 3, 0.9])
             share = many[cell] / PLAYED_PATHS
-            wide += share * float(highest > WIDE * max(lowest, 1e-12))
+            wide += share * float(highest > forecasts.WIDE * max(lowest, 1e-12))
             change += share * float(hit[decisions >= high].mean() - hit[decisions <= low].mean())
-        return wide > 0.5 and abs(change) < HARDLY_CHANGES
+        return wide > 0.5 and abs(change) < forecasts.HARDLY_CHANGES
 
     def _rewards(self, act: Behaviour) -> FloatArray:
         problem, rng = self.problem, np.random.default_rng(1)

@@ -20,16 +20,14 @@ from poolrl.learning.outcomes import OutcomeDistribution, uniform_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.simulation.families import FAMILIES, TOP, TreeLaws, draw_trees
+from poolrl.workflow import forecast as forecasts
 from poolrl.workflow.forecast import (
-    NOISE_DOMINATED,
-    WITHIN_90,
     CostEstimate,
     Forecast,
     average_over_cells,
     cell_shares,
     estimate,
     judged,
-    noise_share_of_gain,
     signed_percent,
 )
 from poolrl.workflow.trades.shop_levels import hidden_from, log_levels, shop_of
@@ -42,7 +40,7 @@ MODEL_ERROR = 0.05
 # A cost that is shown should be as near to the truth as this.
 PROMISED = 0.1
 # A cost that noise would move further than that in one case of ten is not shown.
-MOST_NOISE_ERROR = PROMISED / WITHIN_90
+MOST_NOISE_ERROR = PROMISED / forecasts.WITHIN_90
 # Noise makes laws wider, so that costs are overestimated. At most this share of a cost is taken off.
 MOST_TAKEN_OFF = 0.03
 # Demand beyond what was ever ordered is extrapolated by its shape, and may be half or one and a half times that.
@@ -140,11 +138,11 @@ def _noise_warning(families: Trial, trials: list[Trial]) -> str:
     On demand that nobody estimated, more than a quarter is lost. Or some is lost, and the estimate says that data are
     worth little: an estimate that noise has pushed back to the bounds says that.
     """
-    lost = noise_share_of_gain(families.gap, families.free_gap)
+    lost = forecasts.noise_share_of_gain(families.gap, families.free_gap)
     gap, free_gap = (float(np.mean([getattr(trial, name) for trial in trials])) for name in ("gap", "free_gap"))
     # Noise pushes an estimate back to the bounds. One that is far from them, and loses little there, is no such one.
-    taught = free_gap > WORTH_MUCH and noise_share_of_gain(gap, free_gap) < LITTLE_LOST
-    if taught or not lost > (LITTLE_LOST if free_gap < WORTHLESS else NOISE_DOMINATED):
+    taught = free_gap > WORTH_MUCH and forecasts.noise_share_of_gain(gap, free_gap) < LITTLE_LOST
+    if taught or not lost > (LITTLE_LOST if free_gap < WORTHLESS else forecasts.NOISE_DOMINATED):
         return ""
     above, without = signed_percent(families.gap), signed_percent(families.free_gap)
     return (

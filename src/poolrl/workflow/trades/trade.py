@@ -176,7 +176,7 @@ class Trade:
     # How to compare a release in {folder} with today, as an order.
     before_switch = "try it on a part, chosen by lot, and compare"
     # Its [problem] in `poolrl.toml`.
-    section: type[ProblemSection] = part("poolrl.workflow.trades.declared_section:DeclaredFacts")
+    section: type[ProblemSection] = part("poolrl.workflow.trades.problem_section:DeclaredFacts")
     # What `poolrl check` says of the rows.
     findings: Callable[[ConfigFile, Table], Iterable[LogFinding]] = part("poolrl.workflow.check:rows_of_table")
     # What a policy costs in an assumed world, and the policy of somebody who knows that world.

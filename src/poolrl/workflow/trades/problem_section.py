@@ -1,39 +1,41 @@
-"""[problem] and [operations] of shops: products, costs and bounds, and how a shop really works."""
+"""[problem] of shops with their [operations], and of every other trade: what is decided, and in which table it stands.
+
+Other keys of other trades are the arguments of the problem's constructor.
+"""
 
 from __future__ import annotations
 
+import inspect
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
-from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS
+from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS, flag_sql
 from poolrl.problems.inventory import LostSales
+from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.config.sections import (
-    DATABASE_FILE,
-    MONDAY,
-    SALES_ROLES,
-    SERVER,
-    WIDE_ONLY,
-    DeclaredValues,
-    Key,
-    LogTable,
-    ProblemSection,
-    SalesTable,
-    asked,
-)
+from poolrl.workflow.config import sections
+from poolrl.workflow.config.sections import DeclaredValues, Key, LogTable, ProblemSection, SalesTable, asked
+from poolrl.workflow.trades.trade import TableColumn, Trade, trade_named
 
 if TYPE_CHECKING:
     from poolrl.problems.operations import Operations
     from poolrl.workflow.config.configuration import Config
-    from poolrl.workflow.trades.trade import Trade
 
 AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
 # One number, one per product, or (but for demand_max) one per step and product; `Inventory` knows their bounds.
 Amounts = float | list[float] | list[list[float]]
+# More steps than any log has: a file must not ask for more memory than there is.
+MOST_STEPS_OF_FILE = 10_000
+# Columns of the rows that `rows_query` gives.
+STATE, ACTION, NEXT_STATE, STEP = "poolrl_state_{}", "poolrl_action_{}", "poolrl_next_{}", "poolrl_step"
+SCALE = "poolrl_scale"
 
 
 class ShopFacts(ProblemSection):
@@ -133,26 +135,26 @@ class ShopFacts(ProblemSection):
         log, privacy = config.log, config.privacy
         faults = [
             f"[log] {name} goes without [sales], which says what the columns mean"
-            for name in WIDE_ONLY
+            for name in sections.WIDE_ONLY
             if name in log.model_fields_set and getattr(log, name) not in (None, [])
         ]
-        if log.source.startswith(SERVER):
+        if log.source.startswith(sections.SERVER):
             faults.append("[sales] reads files; for a PostgreSQL server give [log] a query instead")
-        if log.source.endswith(DATABASE_FILE) != (sales.table is not None):
+        if log.source.endswith(sections.DATABASE_FILE) != (sales.table is not None):
             faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
         if self.horizon != len(sales.open_days):
             faults.append(
                 f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those of [sales] closed"
             )
-        if config.period.column not in ("", MONDAY):
-            faults.append(f'[period] column must be "{MONDAY}" with [sales]: the date on which a week begins')
+        if config.period.column not in ("", sections.MONDAY):
+            faults.append(f'[period] column must be "{sections.MONDAY}" with [sales]: the date on which a week begins')
         if privacy.unit not in (None, "shop"):
             faults.append('[privacy] unit must be "shop" with [sales], or be left out: each week of a shop by itself')
         if extra := sorted(set(sales.labels) - set(self.labels)):
             faults.append(f"[sales] labels names {extra[0]!r}, which [problem] labels does not declare")
         if privacy.weeks_public and (sales.weeks is None or privacy.unit is not None):
             faults.append('[privacy] weeks_public goes with a scale of the same weekday, and without unit = "shop"')
-        columns = {name: getattr(sales, name) for name in SALES_ROLES if getattr(sales, name) is not None}
+        columns = {name: getattr(sales, name) for name in sections.SALES_ROLES if getattr(sales, name) is not None}
         for name, column in columns.items():
             if list(columns.values()).count(column) > 1:
                 faults.append(f"[sales] {name} names the column {column!r}, which another key names too")
@@ -190,7 +192,7 @@ class ShopFacts(ProblemSection):
         days = [day for day in WEEKDAYS if day not in closed]
         facts["problem"] |= {"kind": trade.kind, "horizon": len(days), "steps": days}
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
-        facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
+        facts["period"]["column"] = sections.MONDAY if facts["period"]["first"] else None
 
     @classmethod
     def refuse(cls, key: Key, value: Any, products: int) -> None:
@@ -266,3 +268,197 @@ class OperationFacts(Facts):
             broken[f"{name} must be one number, or a list of {length}, got {len(listed)}"] = len(listed) != length
             broken[f"{name} must be positive"] = any(amount is not None and amount <= 0 for amount in listed)
         return [f"[operations] {rule}" for rule, is_broken in broken.items() if is_broken]
+
+
+class DeclaredFacts(ProblemSection):
+    """The decision: the kind, its own facts, and names for steps. Other keys are the constructor's arguments."""
+
+    unused: ClassVar[dict[str, str]] = {
+        "sales": "[sales] reads exports of shops: for this kind name columns in [log] columns",
+        "operations": "[operations] is for shops",
+        "privacy.together": "[privacy] together is for shops",
+        "privacy.weeks_public": "[privacy] weeks_public goes with [sales]",
+    } | {
+        f"log.{name}": f"[log] {name} is for shops; name columns in [log] columns"
+        for name in ("opening", "order_up_to", "left")
+    }
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = asked()
+    """which problem: one of the registry, or module:Class of your own"""
+    steps: list[str] = asked([], "")
+    """names for the steps, for reports"""
+    labels: dict[str, DeclaredValues] = asked({}, "")
+    """public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }"""
+    step_labels: list[str] = asked([], "")
+    """those labels that may change from one step to the next"""
+
+    # Rounds end when nothing is left, and tables often end there too.
+    short_is: ClassVar[Literal["note"]] = "note"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given, known = self.arguments, arguments_of(self.trade.problem)
+        faults = [f"{name} is not known; known are {', '.join(known)}" for name in given if name not in known]
+        needed = [name for name, default in known.items() if default is inspect.Parameter.empty]
+        faults += [f"{name} is missing" for name in needed if name not in given]
+        horizon = given.get("horizon", 1)
+        if not isinstance(horizon, int) or not 1 <= horizon <= MOST_STEPS_OF_FILE:
+            faults.append(f"horizon must be a whole number from 1 to {MOST_STEPS_OF_FILE:,}")
+        faults += self.faults_of_names()
+        if not faults:
+            if not isinstance(self.posed, OutcomeProblem):
+                faults.append(f"kind {self.kind!r} declares no outcomes: the command line needs an OutcomeProblem")
+            elif self.steps and len(self.steps) != self.horizon:
+                faults.append(f"steps must name each of the {self.horizon} steps, or be left out")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @cached_property
+    def trade(self) -> Trade:
+        """The trade that `kind` names: found when the file is read, which may trust it."""
+        return trade_named(self.kind)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, but for labels."""
+        return dict(self.model_extra or {})
+
+    def with_labels(self, labels: dict[str, list[int | float | str]]) -> Any:
+        """The problem, with the values of some labels."""
+        try:
+            return self.trade.problem(**self.arguments, **({"labels": labels} if labels else {}))
+        except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+            raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return int(self.posed.horizon)
+
+    @property
+    def products(self) -> list[str]:
+        """A name for each coordinate of the state."""
+        named, width = self.trade.words.states, self.posed.state_dim
+        return list(named) if len(named) == width else [f"state {i}" for i in range(width)]
+
+    def faults(self, config: Config) -> list[str]:
+        """What is wrong with the columns that [log] names."""
+        log, known = config.log, [column.name for column in self.table_columns]
+        faults = [
+            f"[log] columns names {name!r}, which this kind does not read; it reads {', '.join(known)}"
+            for name in log.columns
+            if name not in known
+        ]
+        if log.scale and len(log.scale) != 1:
+            faults.append("[log] scale must name one column: all amounts of a row have the same unit")
+        if log.decimal == log.delimiter:
+            faults.append("[log] delimiter and decimal must differ")
+        if not log.step and self.horizon > 1:
+            faults.append(f"[log] step is needed: each trajectory has {self.horizon} steps")
+        return faults
+
+    @property
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """The columns of a table of this kind: as the words say, or the parts of a row themselves."""
+        if self.trade.words.columns:
+            return self.trade.words.columns
+        problem, decision = self.posed, self.trade.words.decision
+        actions = [decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+        names = *self.products, *actions, *(f"next {name}" for name in self.products), *problem.shows
+        return tuple(TableColumn(name, "a part of the row") for name in names)
+
+    def _parts(self) -> list[tuple[str, ...]]:
+        """The columns of `query` that hold states, actions and next states."""
+        sizes = {STATE: self.posed.state_dim, ACTION: self.posed.action_dim, NEXT_STATE: len(self.posed.arrival_low)}
+        return [tuple(name.format(i) for i in range(size)) for name, size in sizes.items()]
+
+    def columns(self, config: Config) -> Columns:
+        """Those of the rows that `query` gives."""
+        log, unit, labels = config.log, config.privacy.unit, {name: name for name in self.labels}
+        (state, action, after), scale = self._parts(), (SCALE,) * len(log.scale)
+        period = config.period.column or None
+        return Columns(log.trajectory, log.step or STEP, state, action, after, unit, scale, labels, period=period)
+
+    def query(self, config: Config, *, explained: bool) -> str:
+        """SQL that gives states, actions and next states of every row, each from its own fields."""
+        # Here, because engines take long to import.
+        from poolrl.data.sources.log_files import quoted_name as quoted
+
+        log = config.log
+        # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
+        cast = "{}" if log.source.startswith(sections.SERVER) else "TRY_CAST({} AS DOUBLE)"
+        if log.decimal == ",":
+            # A point beside a decimal comma may separate thousands: it is no number.
+            text = "CAST({0} AS VARCHAR)"
+            cast = f"CASE WHEN {text} NOT LIKE '%.%' THEN TRY_CAST(replace({text}, ',', '.') AS DOUBLE) END"
+        read: dict[str, str] = {}
+        for column in self.table_columns:
+            name = log.columns.get(column.name, column.name)
+            if self._left_out(column, log):
+                read[column.name] = column.otherwise.format(**read)
+            elif column.reads == "flag":
+                read[column.name] = flag_sql(quoted(name), log.yes, log.no)
+            else:
+                read[column.name] = cast.format(quoted(name))
+        words = self.trade.words
+        rows = [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
+        texts = [text.format(**read) for text in rows] if words.columns else list(read.values())
+        chosen = [f"{text} AS {quoted(name)}" for name, text in zip(chain(*self._parts()), texts, strict=True)]
+        chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
+        step = [] if log.step else [f"{log.first_step} AS {STEP}"]
+        source = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
+        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {source}"
+
+    def columns_read(self, config: Config) -> list[str]:
+        """The columns of the table that the query reads."""
+        log = config.log
+        if log.query:
+            return []
+        parts = [column for column in self.table_columns if not self._left_out(column, log)]
+        return [*self._kept(config), *log.scale, *(log.columns.get(part.name, part.name) for part in parts)]
+
+    def _kept(self, config: Config) -> list[str]:
+        """Columns of the table that are used as they are."""
+        log, named = config.log, (config.privacy.unit, config.period.column, *self.labels)
+        return list(dict.fromkeys(name for name in (log.trajectory, log.step, *named) if name))
+
+    @classmethod
+    def keys(cls, trade: Trade) -> list[Key]:
+        """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
+        kind, *others = sections.keys_of_model("problem", cls)
+        arguments = []
+        for name, default in arguments_of(trade.problem).items():
+            answer = None if default is inspect.Parameter.empty else ""
+            why = trade.words.keys.get(name, "an argument of the problem")
+            field: FieldInfo = asked(... if answer is None else default, answer, description=why)
+            field.annotation = object
+            arguments.append(Key.of("problem", name, field))
+        return [kind, *arguments, *others]
+
+    @classmethod
+    def usual(cls, trade: Trade) -> dict[str, str]:
+        """Columns are called as the trade calls things, and papers speak of its decisions."""
+        words, decisions = trade.words, trade.words.decisions.capitalize()
+        columns = {"trajectory": words.trajectory, "step": words.step}
+        return columns | {"name": decisions, "intended_use": f"{decisions} to come."}
+
+    @classmethod
+    def complete(cls, trade: Trade, facts: dict[str, dict[str, Any]]) -> None:
+        """One step needs no column."""
+        words, log, defaults = trade.words, facts["log"], arguments_of(trade.problem)
+        if log["step"] == words.step and (facts["problem"].get("horizon") or defaults.get("horizon")) == 1:
+            log["step"] = ""
+        alone = log["step"] == "" and words.alone
+        facts["privacy"]["protects"] = facts["privacy"].get("protects") or f"one {alone or words.trajectory}"
+
+    def _left_out(self, column: TableColumn, log: LogTable) -> bool:
+        return column.name not in log.columns and column.spared(self.posed)
+
+
+def arguments_of(kind: type[Problem]) -> dict[str, Any]:
+    """The constructor's keywords but labels, with their defaults; `inspect.Parameter.empty` where one is needed."""
+    found = inspect.signature(kind).parameters
+    return {name: each.default for name, each in found.items() if name not in ("self", "labels")}
