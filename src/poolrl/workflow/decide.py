@@ -114,7 +114,20 @@ class QuestionTable:
 
     def answer(self, cells: Cells, lines: Sequence[int]) -> list[Any]:
         """The columns of answers to some rows. `lines` are their numbers, for messages."""
-        asked = self._questions(cells, len(lines))
+        desk, rows = self.desk, len(lines)
+        step = self._words(cells, "step") if self.has("step") else np.zeros(rows, dtype=np.int64)
+        places = [self._words(cells, name) for name in desk.labels.names]
+        product = self._words(cells, "product") if desk.by_product else None
+        state = np.tile(desk.initial[:1] if desk.by_product else desk.initial, (rows, 1))
+        for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
+            state[:, i] = self._amounts(cells, name, f"the {name}")
+        scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
+        pack = self._amounts(cells, "pack", "pack", positive=True)[:, None] if self.has("pack") else None
+        if self.packs is not None:
+            pack = self.packs[product, None]
+        empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
+        known = np.stack(places, axis=1) if places else empty
+        asked = Questions(step, known, state, scale, pack, product)
         answers = self.desk.answer(asked, whole=self.whole)
         for name, amounts in answers.items():
             if not isinstance(amounts, list):
@@ -135,21 +148,6 @@ class QuestionTable:
             "got the population's levels"
             for name, (count, first) in self.undeclared.items()
         ]
-
-    def _questions(self, cells: Cells, rows: int) -> Questions:
-        desk = self.desk
-        step = self._words(cells, "step") if self.has("step") else np.zeros(rows, dtype=np.int64)
-        places = [self._words(cells, name) for name in desk.labels.names]
-        product = self._words(cells, "product") if desk.by_product else None
-        state = np.tile(desk.initial[:1] if desk.by_product else desk.initial, (rows, 1))
-        for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
-            state[:, i] = self._amounts(cells, name, f"the {name}")
-        scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
-        pack = self._amounts(cells, "pack", "pack", positive=True)[:, None] if self.has("pack") else None
-        if self.packs is not None:
-            pack = self.packs[product, None]
-        empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
-        return Questions(step, np.stack(places, axis=1) if places else empty, state, scale, pack, product)
 
     def _words(self, cells: Cells, name: str) -> IntArray:
         """What the words of a column mean, each looked up once."""
@@ -175,7 +173,14 @@ class QuestionTable:
             amounts = np.array(list(map(number_or_nan, numbers)))
         if not (good := np.isfinite(amounts)).all():
             row = int(good.argmin())
-            raise RowRefusedError(row, f"{words} {self._why_no_number(texts[row])}")
+            cell, why = texts[row], "must be a finite number"
+            if cell is None or not str(cell).strip():
+                why = "is missing"
+            elif self.decimal == "." and "," in str(cell):
+                why += "; is the comma a decimal comma? Then give --decimal ','"
+            elif self.decimal == "," and "." in str(cell):
+                why += " with a decimal comma, and without points"
+            raise RowRefusedError(row, f"{words} {why}")
         if positive and not (good := amounts > 0).all():
             raise RowRefusedError(int(good.argmin()), f"{words} must be positive")
         return amounts
@@ -183,15 +188,6 @@ class QuestionTable:
     def _number_text(self, cell: Any) -> Any:
         """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
         return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
-
-    def _why_no_number(self, cell: Any) -> str:
-        if cell is None or not str(cell).strip():
-            return "is missing"
-        if self.decimal == "." and "," in str(cell):
-            return "must be a finite number; is the comma a decimal comma? Then give --decimal ','"
-        if self.decimal == "," and "." in str(cell):
-            return "must be a finite number with a decimal comma, and without points"
-        return "must be a finite number"
 
 
 def decide_table(
@@ -233,22 +229,19 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
                 columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
                 with _said_of(f"{source}, line", lines):
                     added = table.answer(columns, lines)
-                shown = zip(*(_as_shown(column, table.decimal) for column in added), strict=True)
-                writer.writerows([*row, *more] for row, more in zip(batch, shown, strict=True))
+                shown = []
+                for column in added:
+                    if not isinstance(column, list):  # amounts as text shows them: whole ones without a point
+                        column = [repr(number).removesuffix(".0") for number in column.tolist()]
+                        column = column if table.decimal == "." else [text.replace(".", ",") for text in column]
+                    shown.append(column)
+                writer.writerows([*row, *more] for row, *more in zip(batch, *shown, strict=True))
         except csv.Error as error:
             after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
             raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
     return table.notes("line")
-
-
-def _as_shown(column: Any, decimal: str) -> list[Any]:
-    """Amounts as text shows them: whole ones without a point."""
-    if isinstance(column, list):
-        return column
-    shown = [repr(number).removesuffix(".0") for number in column.tolist()]
-    return shown if decimal == "." else [number.replace(".", ",") for number in shown]
 
 
 def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:

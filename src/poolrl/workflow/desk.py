@@ -222,7 +222,13 @@ class ShopDesk(Desk):
                 rows = np.flatnonzero(pattern == number)
                 policy, group = self._policy_without(unknown[rows[0]]), asked.only(rows)
                 group = replace(group, places=group.places[:, ~unknown[rows[0]]])
-                level[rows], bound[rows] = act(policy, group), _bounds(policy.problem, group)
+                level[rows] = act(policy, group)
+                # The public bound of each row's level, in multiples of its scale.
+                problem: Any = policy.problem
+                empty = np.zeros((1, problem.state_dim))
+                tops = np.concatenate([problem.allowed(step, empty)[1] for step in range(problem.horizon)])[group.step]
+                shares = problem.bound_share[tuple(group.places.T)] if problem.labels else 1.0
+                bound[rows] = group.asked_of(tops * shares)
             bound = np.maximum(bound if asked.scale is None else bound * asked.scale, level)
         refuse_infinite(level + bound)
         # Nothing is sent back, and nothing ordered where enough is there.
@@ -343,15 +349,6 @@ def act(policy: Policy, asked: Questions) -> FloatArray:
         scale, here = None if asked.scale is None else asked.scale[rows], {name: named[name][rows] for name in named}
         decided[rows] = policy.act(int(step), states[rows], scale=scale, labels=here)
     return asked.asked_of(decided)
-
-
-def _bounds(problem: Any, asked: Questions) -> FloatArray:
-    """The public bound of each row's level, in multiples of its scale."""
-    empty = np.zeros((1, problem.state_dim))
-    bounds = np.concatenate([problem.allowed(step, empty)[1] for step in range(problem.horizon)])[asked.step]
-    if problem.labels:
-        bounds = bounds * problem.bound_share[tuple(asked.places.T)]
-    return asked.asked_of(bounds)
 
 
 def orders_in_packs(level: FloatArray, stock: FloatArray, pack: FloatArray, bound: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
@@ -77,9 +78,15 @@ def release_page(release: Released, forecast: Forecast) -> str:
     what_if = None if forecast.warning else what_if_section(policy)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    environment.filters |= {"words": _with_code, "money": money}
+    # Texts are escaped, and `code` in them is set as such.
+    code = partial(re.sub, r"`([^`]+)`", r"<code>\1</code>")
+    environment.filters |= {"words": lambda text: Markup(code(str(escape(text)))), "money": money}
     files = ["page.css", *(["levels.js"] if page.levels else [])]
-    style, *scripts = ((text, _integrity(text)) for text in (loader.get_source(environment, name)[0] for name in files))
+    # Each with the hash by which the page's policy lets it pass.
+    style, *scripts = (
+        (text, "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+        for text in (loader.get_source(environment, name)[0] for name in files)
+    )
     text = certificate.canonical().decode()
     verdict, mood = VERDICTS[forecast.verdict]
     return environment.get_template("page.html").render(
@@ -104,16 +111,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         style=style,
         scripts=scripts,
     )
-
-
-def _with_code(text: str) -> Markup:
-    """Escaped text, in which `code` is set as such."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _integrity(text: str) -> str:
-    """The hash by which the page's policy lets a style or a script of its own pass."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def what_if_section(policy: Policy) -> PageSection | None:
@@ -198,13 +195,8 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
     states, decisions = shown_states(policy), decisions_of(policy)
     for cell, values in enumerate(islice(product(*labels.values), SHOWN_CELLS)):
         table = decisions[cell]
-        rows = [
-            [
-                " / ".join(f"{part:g}" for part in state),
-                *(" / ".join(f"{part:,.4g}" for part in decision) for decision in by_step),
-            ]
-            for state, by_step in zip(states, table, strict=True)
-        ]
+        shown = [[" / ".join(f"{part:,.4g}" for part in each) for each in by_step] for by_step in table]
+        rows = [[" / ".join(f"{part:g}" for part in state), *row] for state, row in zip(states, shown, strict=True)]
         yield PageTable(
             [" / ".join(names.products), *names.steps],
             rows,
@@ -227,7 +219,10 @@ def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
         low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0].tolist()
     shown = slice(None, None, max(1, len(points) // MOST_CURVE_POINTS))
     reached = 1 - np.cumsum(weights) / weights.sum()
-    step = _round_step(max(top / 5, 1e-9))
+    # 1, 2 or 5 times a power of ten, at least a fifth of the axis.
+    rough = max(top / 5, 1e-9)
+    power = 10 ** math.floor(math.log10(rough))
+    step = float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
     return LawPicture(
         name=f"law-{cell}",
         top=top,
@@ -236,9 +231,3 @@ def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
         seen=(min(max(low, 0.0), top), min(max(high, 0.0), top)),
         decisions=decisions,
     )
-
-
-def _round_step(rough: float) -> float:
-    """1, 2 or 5 times a power of ten, at least `rough`."""
-    power = 10 ** math.floor(math.log10(rough))
-    return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))

@@ -25,9 +25,9 @@ from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, CONFIG, POL
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.stored import Names
-from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
-from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
-from poolrl.plans.orders import OrderPlan, UnitLaws, fill_up, one_cell, solve_orders, unit_laws
+from poolrl.plans.capacity import JUDGED_PATHS, scaled_down, simulated_costs, solve_capacity
+from poolrl.plans.lead_time import base_stock_cost, solve_lead_time
+from poolrl.plans.orders import OrderPlan, fill_up, one_cell, solve_orders, unit_laws
 from poolrl.plans.saved import AnyPlan, load_plan, save_plan
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
@@ -36,7 +36,6 @@ from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
 from poolrl.workflow.forecast import average_over_cells
 from poolrl.workflow.release_folder import Released, refuse_existing
-from poolrl.workflow.trades.problem_section import OperationFacts
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
@@ -163,12 +162,26 @@ def replan_orders(
     levels = np.minimum(levels, laws.caps * laws.width[:, None])
     shared, filling = facts.capacity is not None, "Filling up to the levels of the release,"
     if shared or facts.lead_time:
+        # Each label cell has the capacity for itself; a lead time is planned column by column.
         parts = levels.reshape(-1, problem.products, problem.horizon) if shared else levels
         plans: list[Any] = []
-        costs = np.empty((4, len(parts)))
+        costs = np.empty(
+            (4, len(parts))
+        )  # of filling up and of the plan, its bound (NaN where none is known), its error
         for number, own_levels in enumerate(parts):
-            plan, costs[:, number] = (_of_cell if shared else _of_column)(laws, number, own_levels, facts)
-            plans.append(plan)
+            rng, again = np.random.default_rng(SEED), np.random.default_rng(SEED)
+            if shared:
+                own, volume = one_cell(laws, number), 1.0 if facts.volume is None else facts.volume
+                by_room = solve_capacity(own, volume, facts.capacity or 0.0, rng=rng)
+                rule = scaled_down(own_levels.T, by_room.volumes, by_room.capacity)
+                filled_up = float(simulated_costs(own, rule, again, JUDGED_PATHS).mean())
+                plans.append(by_room)
+                costs[:, number] = filled_up, by_room.cost, by_room.bound, by_room.error
+            else:
+                late = solve_lead_time(laws, facts.lead_time, column=number, rng=rng)
+                filled_up = base_stock_cost(laws, facts.lead_time, own_levels, column=number, rng=again)
+                plans.append(late)
+                costs[:, number] = filled_up, late.cost, math.nan if late.bound is None else late.bound, late.doubt
             progress(number + 1, len(parts))
         kept, planned, bound, error = (_average_cell(problem, model, each) for each in costs)
         falls = shared and any((plan.capacity < plan.room).any() for plan in plans)
@@ -187,26 +200,6 @@ def _average_cell(problem: Inventory, model: PrivateModel, costs: FloatArray) ->
     """Of an average label cell, all products together, from costs by cell or by cell and product."""
     by_cell = costs.reshape(*problem.labels.shape, -1)
     return float(average_over_cells(model.outcomes, by_cell).sum())
-
-
-def _of_cell(
-    laws: UnitLaws, cell: int, levels: FloatArray, facts: OperationFacts
-) -> tuple[CapacityPlan, tuple[float, ...]]:
-    """The plan of a label cell, which has the capacity for itself; what filling up and it cost, its bound and error."""
-    own, volume = one_cell(laws, cell), 1.0 if facts.volume is None else facts.volume
-    plan = solve_capacity(own, volume, facts.capacity or 0.0, rng=np.random.default_rng(SEED))
-    rule = scaled_down(levels.T, plan.volumes, plan.capacity)
-    kept = float(simulated_costs(own, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
-    return plan, (kept, plan.cost, plan.bound, plan.error)
-
-
-def _of_column(
-    laws: UnitLaws, column: int, levels: FloatArray, facts: OperationFacts
-) -> tuple[LeadTimePlan, tuple[float, ...]]:
-    """The plan of a column, with the same costs; the bound is NaN where none is known."""
-    plan = solve_lead_time(laws, facts.lead_time, column=column, rng=np.random.default_rng(SEED))
-    kept = base_stock_cost(laws, facts.lead_time, levels, column=column, rng=np.random.default_rng(SEED))
-    return plan, (kept, plan.cost, math.nan if plan.bound is None else plan.bound, plan.doubt)
 
 
 def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> None:

@@ -57,8 +57,8 @@ def cost_in_words(file: ConfigFile) -> list[str]:
     if account is None:
         raise ValueError(f"{file.ledger} has no account {file.config.privacy.data_set!r}: the first fit opens it")
     terms = file.config.terms(units=0)
-    unit, rho = terms.unit, terms.rho
-    before, after, budget = account.spent_by(unit), account.with_spend(rho, unit, period), account.budget
+    unit, rho, budget = terms.unit, terms.rho, account.budget
+    before, after = account.spent_by(unit), account.with_spend(rho, unit, period)
     said = [f"This update reads {period}, and takes rho = {float(rho):g}."]
     if unit.column is None:
         losers = "Only trajectories of this period lose it."
@@ -75,9 +75,7 @@ def cost_in_words(file: ConfigFile) -> list[str]:
             f"One {unit.name} may be in all periods, so they add up: from {float(before):g} to {float(after):g}, of a "
             f"budget of {float(budget):g}. After it the budget lasts for {many} of this size."
         )
-    if after > budget:
-        said.append("That is more than the budget allows.")
-    return said
+    return [*said, "That is more than the budget allows."] if after > budget else said
 
 
 def noise_in_words(file: ConfigFile, earlier: Released) -> str:
@@ -109,18 +107,18 @@ def load_earlier(file: ConfigFile, folder: Path) -> Released:
         which = f"{folder} read everything" if before.period is None else "the configuration has no [period]"
         declare = "declare [period] before the first fit, and a later one for each update"
         raise ValueError(f"an update adds one period to another, but {which}: {declare}")
-    facts = [{name: fact for name, fact in of.public.problem.items() if name not in costs} for of in (before, now)]
-    names = [(of.public.products, of.public.steps) for of in (before, now)]
-    units = [replace(of.unit, owns_at_most=None) for of in (before, now)]
-    differences = {
-        "the data set's name": normal_name(before.data_set) != normal_name(now.data_set),
-        "the problem (costs may change)": facts[0] != facts[1],
-        "products or steps": names[0] != names[1],
-        "who is protected": units[0] != units[1],
-        "the column of [period], or the scale": (before.period.axis, before.period.scale)
-        != (now.period.axis, now.period.scale),
-    }
-    if changed := [what for what, differs in differences.items() if differs]:
+
+    def meaning(terms: Terms) -> dict[str, object]:
+        public, period = terms.public, terms.period
+        return {
+            "the data set's name": normal_name(terms.data_set),
+            "the problem (costs may change)": {name: public.problem[name] for name in public.problem.keys() - {*costs}},
+            "products or steps": (public.products, public.steps),
+            "who is protected": replace(terms.unit, owns_at_most=None),
+            "the column of [period], or the scale": period and (period.axis, period.scale),
+        }
+
+    if changed := [what for what, means in meaning(before).items() if means != meaning(now)[what]]:
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
     for period in [*(known.period for known in earlier.certificate.earlier), before.period]:
         if period.overlaps(now.period):
@@ -204,7 +202,12 @@ def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -
     laws = problem.labels.count, problem.horizon, problem.outcome_dim
     tables = _mean(old), _mean(new), _mean(alone), deviation, _spread(old), _spread(new)
     numbers = np.stack([table.reshape(laws) for table in tables], axis=-1)
-    called = _outcomes_by_name(policy, problem.outcome_dim)
+    # What each outcome belongs to, and is called: a product and its demand, or the highest bids.
+    words, many = trade_of(problem).words, problem.outcome_dim
+    numbered = [words.outcome] if many == 1 else [f"{words.outcome} ({number})" for number in range(1, many + 1)]
+    called = [(name, name) for name in (words.outcomes if len(words.outcomes) == many else numbered)]
+    if problem.action_dim == many == len(policy.names.products) and len(shown_states(policy)) == 1:
+        called = [(name, words.outcome) for name in policy.names.products]
     news = {}
     for law in np.ndindex(laws):
         product_name, outcome = called[law[-1]]
@@ -238,7 +241,7 @@ def what_changed(earlier: Released, made: Released, forgetting: float) -> tuple[
 
 
 def _places(policy: Policy) -> Iterator[str]:
-    """How people call each place of a table of decisions (cells, states, H, d): labels, step, and product or state."""
+    """What each place of a table of decisions (cells, states, H, d) is called: labels, step, and product or state."""
     labels, products, states = policy.problem.labels, policy.names.products, shown_states(policy)
     word, decisions = trade_of(policy.problem).words.step, policy.problem.action_dim
     steps = [f"{word} {name}" if name.isdecimal() else name for name in policy.names.steps]
@@ -251,15 +254,6 @@ def _places(policy: Policy) -> Iterator[str]:
         yield ", ".join([*cell, step, *last])
 
 
-def _outcomes_by_name(policy: Policy, many: int) -> list[tuple[str, str]]:
-    """What each outcome belongs to, and what it is called: a product and its demand, or the highest bids."""
-    words, products = trade_of(policy.problem).words, policy.names.products
-    if policy.problem.action_dim == many == len(products) and len(shown_states(policy)) == 1:
-        return [(name, words.outcome) for name in products]
-    numbered = [words.outcome] if many == 1 else [f"{words.outcome} ({number})" for number in range(1, many + 1)]
-    return [(name, name) for name in (words.outcomes if len(words.outcomes) == many else numbered)]
-
-
 def by_product(moved: list[Moved]) -> list[OutcomeNews]:
     """Product by product, over all cells, where noise is smaller than in one; in the order of the decisions."""
     products: dict[str, list[OutcomeNews]] = {}
@@ -269,10 +263,8 @@ def by_product(moved: list[Moved]) -> list[OutcomeNews]:
     for name, laws in products.items():
         # Cells count by how surely each is known, because the noise of a rare label would drown the others.
         precision = np.array([1 / max(law.deviation, 1e-12) ** 2 for law in laws])
-        means = [(law.before, law.after, law.alone) for law in laws]
-        before, after, alone = np.average(means, axis=0, weights=precision).tolist()
-        deviation = 1 / math.sqrt(precision.sum())
-        news.append(OutcomeNews(name, before, after, alone, deviation, outcome=laws[0].outcome))
+        means = np.average([(law.before, law.after, law.alone) for law in laws], axis=0, weights=precision).tolist()
+        news.append(OutcomeNews(name, *means, 1 / math.sqrt(precision.sum()), outcome=laws[0].outcome))
     return news
 
 
