@@ -56,8 +56,7 @@ def decide(
         str | None, Parameter(help="With --step: what is expected, one number or bread=30,milk=12.")
     ] = None,
     coming: Annotated[
-        list[str] | None,
-        Parameter(help="With a plan for a lead time: what arrives in 1, 2, ... steps, once for each."),
+        list[str] | None, Parameter(help="With a plan for a lead time: what arrives in 1, 2, ... steps, once for each.")
     ] = None,
     table: Annotated[
         Path | None,

@@ -259,9 +259,7 @@ report_verb = verb("""\
 
 @report_verb.default
 def report(
-    folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"),
-    *,
-    config: OwnConfig = None,
+    folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"), *, config: OwnConfig = None
 ) -> None:
     """Refuse a release whose certificate does not hold; else draw."""
     from poolrl.workflow.verified import load_verified

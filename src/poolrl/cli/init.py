@@ -63,8 +63,7 @@ def init(
     out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
     example: Annotated[bool, Parameter(help="Write a simulated table as well.")] = False,
     sales: Annotated[
-        Path | bool,
-        Parameter(help="A sales export (a row per shop, date and product); its header proposes columns."),
+        Path | bool, Parameter(help="A sales export (a row per shop, date and product); its header proposes columns.")
     ] = False,
     problem: Annotated[
         str | None,

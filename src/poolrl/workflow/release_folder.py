@@ -160,12 +160,7 @@ def require_account(file: ConfigFile, *, new_account: bool) -> None:
 
 
 def _release(
-    file: ConfigFile,
-    ledger: Ledger,
-    draft: Path,
-    folder: Path,
-    audit: AuditSummary | None,
-    earlier: Released | None,
+    file: ConfigFile, ledger: Ledger, draft: Path, folder: Path, audit: AuditSummary | None, earlier: Released | None
 ) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 

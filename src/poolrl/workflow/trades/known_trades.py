@@ -214,10 +214,7 @@ BIDS = RoundTrade(
         },
         columns=(
             TableColumn(
-                "wanted",
-                "wins that are still wanted before the round",
-                otherwise="1",
-                spared=lambda one: one.wins == 1,
+                "wanted", "wins that are still wanted before the round", otherwise="1", spared=lambda one: one.wins == 1
             ),
             TableColumn("bid", "your bid"),
             TableColumn("won", "whether it won", "flag"),

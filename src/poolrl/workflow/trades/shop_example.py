@@ -49,12 +49,7 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
         },
         "log": {"source": where.as_posix()},
         "sales": {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
-        | {
-            "date_format": "%Y-%m-%d",
-            "yes": ["true"],
-            "no": ["false"],
-            "scale": "same weekday, last 4 weeks",
-        },
+        | {"date_format": "%Y-%m-%d", "yes": ["true"], "no": ["false"], "scale": "same weekday, last 4 weeks"},
         "privacy": {
             "rho": 0.3,
             "budget": 0.9,
