@@ -29,12 +29,8 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.workflow import check
 from poolrl.workflow.check import MOSTLY, LogFinding, RowFault, Standing, integers_of, many, share_of
 from poolrl.workflow.config.configuration import Config, ConfigFile
-from poolrl.workflow.config.sections import SalesTable
 from poolrl.workflow.trades.trade import trade_of
 
-# Reasons why a row that can be read is unobserved, by what `check` looks at. Those of the query come first.
-UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE = "label", "no scale", "numbers"
-BEYOND, UNTRIED, NO_ROW = "demand_max", "boundary", "missing rows"
 # At most this many products have a share of their own in a line.
 FEW_PRODUCTS = 12
 # With more error than this, z would miss the weakest of the managers' logs.
@@ -147,9 +143,24 @@ def fields_of_rows(file: ConfigFile) -> Iterator[LogFinding]:
     if never and any(by_day.values()):
         says = f"no row lies on {', '.join(never)}; if no shop opens then: closed = {dumps(never)}"
         yield LogFinding("days", "note", says)
+    written = f"decimal is {sales.decimal!r}" + (f", thousands {sales.thousands!r}" if sales.thousands else "")
+    form = "of the form 2025-12-31" if sales.date_format is None else f"of the form {sales.date_format}"
+    flags = ", ".join(map(repr, [*sales.yes, *sales.no]))
+    # What is wrong with rows of a column, and which key would mend it.
+    faults = {
+        "shop": ("name no shop and belong to no week", "an empty field, or a number like 1e3, is no id"),
+        "date": (f"have no date {form} and belong to no week", "see [sales] date_format"),
+        "closed": (f"lie on days that [sales] closed names ({', '.join(sales.closed)})", "they are not used"),
+        "product": ("name a product that [problem] products does not", "they are not used"),
+    } | {
+        flag: (f"hold none of the words {flags} ({flag})", "they are unobserved; see [sales] yes and no")
+        for flag in ("stock_out", "open")
+    }
     for name, number in counts.items():
         if number:
-            column, why, fix = _fault_of_field(sales, name)
+            column = getattr(sales, "date" if name == "closed" else name)
+            no_number = f"hold no number ({name}; {written})", "they are unobserved; see [sales] decimal"
+            why, fix = faults.get(name, no_number)
             seen = f"{number:,} of {many(rows, 'row')} ({share_of(number, rows)}) {why}; {fix}"
             # An export may have other products and days than those that are planned.
             fine = name in ("product", "closed") and number < rows
@@ -161,32 +172,25 @@ def _stands(lost: int, of: int) -> Standing:
     return "bad" if lost > MOSTLY * of else "note"
 
 
-def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
-    """A column, what is wrong with rows in it, and the key that would mend it."""
-    written = f"decimal is {sales.decimal!r}" + (f", thousands {sales.thousands!r}" if sales.thousands else "")
-    words = f"none of the words {', '.join(map(repr, [*sales.yes, *sales.no]))}"
-    form = "of the form 2025-12-31" if sales.date_format is None else f"of the form {sales.date_format}"
-    flag = (f"hold {words} ({name})", "they are unobserved; see [sales] yes and no")
-    why, fix = {
-        "shop": ("name no shop and belong to no week", "an empty field, or a number like 1e3, is no id"),
-        "date": (f"have no date {form} and belong to no week", "see [sales] date_format"),
-        "closed": (f"lie on days that [sales] closed names ({', '.join(sales.closed)})", "they are not used"),
-        "product": ("name a product that [problem] products does not", "they are not used"),
-        "stock_out": flag,
-        "open": flag,
-    }.get(name, (f"hold no number ({name}; {written})", "they are unobserved; see [sales] decimal"))
-    return getattr(sales, "date" if name == "closed" else name), why, fix
-
-
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """How many weeks of shops there are, how many are complete, and what the others lack."""
-    config, problem = file.config, file.config.problem.posed
-    # Rows of declared products, with the reason why they are unobserved.
+    config, sales, problem = file.config, file.config.sales, file.config.problem.posed
+    assert sales is not None
+    # Rows of declared products, with the first rule that they break; NULL where they are used.
     facts = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": _limits(problem)}
     products = ibis.memtable(pa.table({name: pa.array(values) for name, values in facts.items()}))
-    judged = log.rows.inner_join(products, log.rows["product"] == products.declared)
-    judged = judged.mutate(reason=_reason(config, judged))
-    expected = config.problem.horizon * len(config.problem.products)
+    cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
+    rules = list(_rules(config, cells))
+    reasons = [(cells.why.notnull(), cells.why), *((broken, ibis.literal(name)) for name, _, broken in rules)]
+    judged = cells.mutate(reason=ibis.cases(*reasons, else_=ibis.null("string")))
+    first = ", and the first days of a week have no row before them" * (sales.missing_days != "unobserved")
+    no_row = "missing rows"
+    words = {name: says for name, says, _ in rules} | {
+        no_row: f'have no row and are unobserved; [sales] missing_days is "{sales.missing_days}"{first}',
+        TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
+        SHUT: "are rows of closed shops and unobserved",
+    }
+    expected = problem.horizon * len(config.problem.products)
     by_week = judged.group_by("week").aggregate(found=judged.count(), used=judged.reason.isnull().sum())
     seen = integers_of(
         by_week.aggregate(
@@ -198,40 +202,72 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
         )
     )
     by_shop = log.rows.group_by("shop").aggregate(weeks=log.rows["week"].nunique())
-    most = config.privacy.max_per_unit or 0
-    beyond = ibis.greatest(by_shop.weeks - most, 0)
+    beyond = ibis.greatest(by_shop.weeks - (config.privacy.max_per_unit or 0), 0)
     weeks, surplus = integers_of(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=beyond.sum())).values()
-    cells, used, complete = weeks * expected, seen["used"], seen["complete"]
+    count, used, complete = weeks * expected, seen["used"], seen["complete"]
     says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
     yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
     lost = judged.filter(judged.reason.notnull())
-    reasons = answer(lost.group_by("reason").aggregate(weeks=lost.week.nunique(), cells=lost.count())).to_pylist()
+    losses = answer(lost.group_by("reason").aggregate(weeks=lost.week.nunique(), cells=lost.count())).to_pylist()
     # A week without a row of a declared product lacks all of them.
-    missing = {"reason": NO_ROW, "weeks": seen["short"] + weeks - seen["with_rows"], "cells": cells - seen["found"]}
-    for row in sorted([*reasons, missing], key=lambda row: (-row["cells"], row["reason"])):
+    losses.append(
+        {"reason": no_row, "weeks": seen["short"] + weeks - seen["with_rows"], "cells": count - seen["found"]}
+    )
+    for row in sorted(losses, key=lambda row: (-row["cells"], row["reason"])):
         if row["cells"]:
-            what, fix = _reason_in_words(config, row["reason"])
-            lost_share = f"{row['cells']:,} of {cells:,} days and products ({share_of(row['cells'], cells)})"
-            seen_in = f"{lost_share}, in {many(row['weeks'], 'week')}, {fix}"
-            yield LogFinding(what, _stands(row["cells"], cells), seen_in)
-    yield from _lost_products(config, judged, weeks)
-    if surplus and config.privacy.unit is not None:
-        says = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
-        yield LogFinding("max_per_unit", "note", says)
-    stands: Standing = "bad" if used <= MOSTLY * cells else "note" if used < 0.9 * cells else "good"
-    yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
-
-
-def _lost_products(config: Config, cells: ir.Table, weeks: int) -> Iterator[LogFinding]:
-    """Products of which little or nothing can be used. In a total over all products they would hardly be seen."""
-    used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
-    by_name = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
-    shares = {name: by_name.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
+            what, fix = row["reason"], words.get(row["reason"])
+            if fix is None:
+                what, fix = f"unreadable {what}", f"cannot be read in column {getattr(sales, what)} and are unobserved"
+            lost_share = f"{row['cells']:,} of {count:,} days and products ({share_of(row['cells'], count)})"
+            says = f"{lost_share}, in {many(row['weeks'], 'week')}, {fix}"
+            yield LogFinding(what, _stands(row["cells"], count), says)
+    # In a total over all products, those of which little or nothing can be used would hardly be seen.
+    by_product = judged.group_by("product").aggregate(used=judged.reason.isnull().sum())
+    by_name = {row["product"]: int(row["used"] or 0) for row in answer(by_product).to_pylist()}
+    shares = {name: by_name.get(name, 0) / max(1, weeks * problem.horizon) for name in config.problem.products}
     if nothing := _some([name for name, share in shares.items() if not share]):
         fix = "is the name spelt as in the export, and can its numbers be read ([sales] decimal)?"
         yield LogFinding("products", "bad", f"no row can be used of: {nothing}; {fix}")
     if little := _some([name for name, share in shares.items() if 0 < share <= MOSTLY]):
         yield LogFinding("products", "note", f"less than {MOSTLY:.0%} of the days can be used of: {little}")
+    if surplus and config.privacy.unit is not None:
+        says = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
+        yield LogFinding("max_per_unit", "note", says)
+    stands: Standing = "bad" if used <= MOSTLY * count else "note" if used < 0.9 * count else "good"
+    yield LogFinding("used by a fit", stands, f"{share_of(used, count)} of all days and products of these weeks")
+
+
+def _rules(config: Config, cells: ir.Table) -> Iterator[tuple[str, str, ir.BooleanValue]]:
+    """Rules that readable numbers may break: what a break is called, what to do then, and which cells have it."""
+    problem, columns = config.problem.posed, config.columns()
+    opening, level, left = (cells[name].cast("float64") for name in ("opening", "order_up_to", "left"))
+    for name, column in config.columns_of_labels().items():
+        undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
+        mend = f"add it to [problem] labels = {{ {name} = [...] }}"
+        yield (
+            f"label {name}",
+            f"{undeclared}; {mend}",
+            ~check.declared(cells[columns.labels[name]], problem.labels, name),
+        )
+    if columns.scale:
+        scale, why = cells.scale.cast("float64"), "too few weeks before, or 0 in its column"
+        missing = ~row_rules.usable_divisor(scale).fill_null(False)
+        yield "no scale", f"have no scale and are unobserved: {why}", missing
+        level, opening, left = (amount / ibis.greatest(scale, SMALLEST_SCALE) for amount in (level, opening, left))
+    if not config.log.clip:
+        slack, moves = ROUNDING * cells.most, "[log] clip = true moves them"
+        possible = (opening >= -slack) & (level >= opening - slack) & (left >= -slack) & (level >= left - slack)
+        misfit = "do not fit (more sold than was there, or a negative number) and are unobserved"
+        yield "numbers", f"{misfit}; {moves}", ~possible.fill_null(False)
+        if not columns.scale:
+            yield (
+                "demand_max",
+                f"lie beyond demand_max and are unobserved; raise it, or {moves}",
+                level > cells.most + slack,
+            )
+    # Clipped values lie within their bounds, but not within λ.
+    if (problem.share < 1).any():
+        yield "boundary", "are orders beyond lambda, which are unobserved", level > cells.tried
 
 
 def _some(names: list[str]) -> str:
@@ -260,55 +296,6 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
 
 
-def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
-    """Why a cell is unobserved, by the first rule that it breaks; NULL where it is used."""
-    problem, columns = config.problem.posed, config.columns()
-    opening, level, left = (cells[name].cast("float64") for name in ("opening", "order_up_to", "left"))
-    rules = [(cells.why.notnull(), cells.why)]
-    for name in problem.labels.names:
-        known = check.declared(cells[columns.labels[name]], problem.labels, name)
-        rules.append((~known, ibis.literal(f"{UNKNOWN_LABEL} {name}")))
-    if columns.scale:
-        scale = cells.scale.cast("float64")
-        rules.append((~row_rules.usable_divisor(scale).fill_null(False), ibis.literal(NO_SCALE)))
-        level, opening, left = (amount / ibis.greatest(scale, SMALLEST_SCALE) for amount in (level, opening, left))
-    if not config.log.clip:
-        slack = ROUNDING * cells.most
-        possible = (opening >= -slack) & (level >= opening - slack) & (left >= -slack) & (level >= left - slack)
-        rules.append((~possible.fill_null(False), ibis.literal(IMPOSSIBLE)))
-        if not columns.scale:
-            rules.append((level > cells.most + slack, ibis.literal(BEYOND)))
-    # Clipped values lie within their bounds, but not within λ.
-    if (problem.share < 1).any():
-        rules.append((level > cells.tried, ibis.literal(UNTRIED)))
-    return ibis.cases(*rules, else_=ibis.null("string"))
-
-
-def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
-    """What to call a reason, and what happens to such cells or would mend it."""
-    sales = config.sales
-    assert sales is not None
-    if name.startswith(UNKNOWN_LABEL):
-        label = name.removeprefix(f"{UNKNOWN_LABEL} ")
-        column = config.columns_of_labels()[label]
-        undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
-        return name, f"{undeclared}; add it to [problem] labels = {{ {label} = [...] }}"
-    first = ", and the first days of a week have no row before them" * (sales.missing_days != "unobserved")
-    words = {
-        NO_ROW: f'have no row and are unobserved; [sales] missing_days is "{sales.missing_days}"{first}',
-        TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
-        SHUT: "are rows of closed shops and unobserved",
-        NO_SCALE: "have no scale and are unobserved: too few weeks before, or 0 in its column",
-        IMPOSSIBLE: "do not fit (more sold than was there, or a negative number) and are unobserved; [log] clip = true "
-        "moves them",
-        BEYOND: "lie beyond demand_max and are unobserved; raise it, or [log] clip = true moves them",
-        UNTRIED: "are orders beyond lambda, which are unobserved",
-    }
-    if name in words:
-        return name, words[name]
-    return f"unreadable {name}", f"cannot be read in column {getattr(sales, name)} and are unobserved"
-
-
 def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     """Test the log as it is, and say in the words of its file what would mend its orders."""
     problem, what = file.config.problem.posed, check.habits_of(trade_of(file.config.problem.posed).words)
@@ -317,10 +304,9 @@ def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     except ValueError as error:
         return LogFinding(what, "good", f"could not be compared: {error}")
     seen = f"{advice_about_orders(tested)} (effect {tested.effect:+.2f}, z {tested.z:+.1f})"
-    if not tested.flagged:
-        return LogFinding(what, "good", seen)
     remedy = REMEDY_OF_TABLE if file.config.sales is None else REMEDY_OF_EXPORT
-    return LogFinding(what, "note", f"{seen}; {remedy}; then check again")
+    mend = f"; {remedy}; then check again" if tested.flagged else ""
+    return LogFinding(what, "note" if tested.flagged else "good", f"{seen}{mend}")
 
 
 def advice_about_orders(tested: Dependence) -> str:
