@@ -263,8 +263,9 @@ def by_product(moved: list[Moved]) -> list[OutcomeNews]:
     for name, laws in products.items():
         # Cells count by how surely each is known, because the noise of a rare label would drown the others.
         precision = np.array([1 / max(law.deviation, 1e-12) ** 2 for law in laws])
-        means = np.average([(law.before, law.after, law.alone) for law in laws], axis=0, weights=precision).tolist()
-        news.append(OutcomeNews(name, *means, 1 / math.sqrt(precision.sum()), outcome=laws[0].outcome))
+        means = [(law.before, law.after, law.alone) for law in laws]
+        before, after, alone = np.average(means, axis=0, weights=precision).tolist()
+        news.append(OutcomeNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), outcome=laws[0].outcome))
     return news
 
 
