@@ -40,8 +40,7 @@ from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names, read_learned, write_learned
 from poolrl.plans.environment import ModelEnv
 from poolrl.workflow.decide import open_desk
-from poolrl.workflow.page import what_if_section
-from poolrl.workflow.trades.shop_levels import cost_by_model
+from poolrl.workflow.page import cost_by_model, what_if_section
 from tests.helpers.own_problems import Wear
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}

@@ -19,8 +19,7 @@ import pytest
 from poolrl import Policy
 from poolrl.learning.policy import Levels
 from poolrl.workflow.decision_tables import levels_csv
-from poolrl.workflow.page import release_page
-from poolrl.workflow.trades.shop_levels import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shop_page, shown_digits
+from poolrl.workflow.page import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, release_page, shop_page, shown_digits
 from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
 from tests.helpers.shops import Run
 

@@ -110,7 +110,7 @@ def backtest(
         return
     console = Console(highlight=False)
     console.print(f"[bold red]{EYES_ONLY}[/]\n")
-    console.print("\n\n".join(_what_was_replayed(replayed)), "\n")
+    console.print("\n\n".join(_what_was_replayed(replayed)) + "\n")
     console.print(_costs_by_product(replayed))
     console.print(f"\n{replayed.in_words}")
     if warning:

@@ -28,9 +28,9 @@ class ShopTrade(Trade):
     findings = part("poolrl.workflow.trades.shop_findings:rows_of_shops")
     judge = part("poolrl.workflow.budget:judge_levels")
     forecast = part("poolrl.workflow.trades.shop_forecast:make_forecast")
-    cost_by_model = part("poolrl.workflow.trades.shop_levels:cost_by_model")
+    cost_by_model = part("poolrl.workflow.page:cost_by_model")
     desk = part("poolrl.workflow.desk:ShopDesk")
-    page = part("poolrl.workflow.trades.shop_levels:shop_page")
+    page = part("poolrl.workflow.page:shop_page")
     decisions_file = LEVELS_FILE
     decisions_csv = part("poolrl.workflow.decision_tables:levels_csv")
 

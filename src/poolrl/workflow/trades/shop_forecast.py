@@ -30,7 +30,7 @@ from poolrl.workflow.forecast import (
     judged,
     signed_percent,
 )
-from poolrl.workflow.trades.shop_levels import hidden_from, log_levels, shop_of
+from poolrl.workflow.page import hidden_from, log_levels, shop_of
 
 TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
 NOISE_HIDES = "Noise hides what the log could teach, so no cost can be predicted."
