@@ -1,7 +1,7 @@
 """A chain's own export through the command line: init, check, fit, backtest, with the time and the memory of each.
 
     python -m benchmarks.chain_workflow                        # README's walk-through, 40 x 200, 500 x 2,000
-    python -m benchmarks.chain_workflow --sizes 500x2000 --labels --write
+    python -m benchmarks.chain_workflow --sizes 500x2000 --labels
 
 The export is simulated, and as a German till writes it: semicolons, decimal commas, ja and nein, 31.12.2025. Shops
 differ in size, managers order by the last weeks' sales. Some rows are missing, some stand twice, some have a typing
@@ -170,7 +170,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rho", type=float, default=1.0)
     parser.add_argument("--labels", action="store_true", help="the promotion as a label")
     parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks.md")
     asked = parser.parse_args(arguments)
     sizes = [(int(products), int(weeks)) for products, weeks in (size.split("x") for size in asked.sizes.split(","))]
     report = Report(
@@ -178,8 +177,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     walk_through(report)
     report_on(sizes, report, asked)
-    if asked.write:
-        report.write()
 
 
 if __name__ == "__main__":

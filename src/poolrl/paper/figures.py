@@ -94,10 +94,7 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     if not places:
         return []
     others = [place for place in places if place not in PAPERS]
-    reading = (
-        "The picture is at the top. Points are means over runs; bars span the middle two thirds of them. "
-        "Tables: mean ± standard deviation."
-    )
+    reading = "The picture is at the top. Points are means over runs; bars span the middle two thirds of them."
     parts = [Section("RQ1: POOL and its baselines over ρ", (reading,))]
     text = {
         sweeps.SYNTHETIC: (
@@ -112,8 +109,7 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     for place in places:
         learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
         table = _over(runs, BUDGETS, learners)
-        title, detail = f"RQ1, {place}: gap to SAA in percent", place != sweeps.STORE_1
-        parts.append(Section(title, text.get(place, ()), *table, detail=detail))
+        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table, detail=True))
         if place == sweeps.STORE_1:
             title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
             parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference), detail=True))

@@ -365,7 +365,7 @@ def _second_theorem(runs: Runs) -> Section:
     )
     header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
     learned = (f"{NAMES[learner]}: gap %" for learner in JUDGED)
-    return Section("Theorem 2 beside the measured gap", (text,), (*header, *learned), tuple(rows))
+    return Section("Theorem 2 beside the measured gap", (text,), (*header, *learned), tuple(rows), detail=True)
 
 
 def _replay_section() -> Section:
