@@ -263,6 +263,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TRADES, "parking", "tests.helpers.parking:PARKING")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_a_new_trade_from_its_example_to_its_page(tmp_path: Path) -> None:
     assert trade_of(Parking(**Parking.example)) is PARKING

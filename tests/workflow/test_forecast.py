@@ -283,17 +283,6 @@ def test_a_prediction_is_the_cost_of_that_fit() -> None:
     assert found.cost == pytest.approx(expected_costs(OTHER, policy.levels, world.probabilities).sum())
 
 
-def test_units_cost_more() -> None:
-    """Averages over members of a family: protecting several weeks at once is worse."""
-    worlds = worlds_of(OTHER, "exponential", runs=6)
-
-    def mean_gap(simulator: Simulator, units: int) -> float:
-        fits = [simulator.predict(world, units, [0.05], seed=seed) for seed, world in enumerate(worlds)]
-        return float(np.mean([each.gap for fit in fits for each in fit]))
-
-    assert mean_gap(Simulator(OTHER), 400) < mean_gap(Simulator(OTHER, per_unit=10), 40)
-
-
 def test_places_that_units_leave_empty_bring_noise() -> None:
     """Units that own two trajectories of twenty allowed: as good as protecting two, with ten times the noise."""
     (world,) = worlds_of(OTHER, "normal", runs=1)

@@ -75,6 +75,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_nothing_from_outside(parts: list[Section]) -> None:
     """And what rows hold cannot become markup."""
     left_out = [part for part in parts if part.picture][1:]
@@ -93,6 +94,7 @@ def test_the_page_asks_for_nothing_from_outside(parts: list[Section]) -> None:
     assert "&lt;b&gt;title" in text
 
 
+@pytest.mark.slow
 def test_tables_hold_together(parts: list[Section]) -> None:
     text = page(parts, "md")
     assert SEEDED_NOTICE in text

@@ -85,7 +85,7 @@ def opened(folder: Path, facts: dict[str, Any], lines: list[tuple[str, ...]], *a
     [({}, 4), ({"weeks_public": True}, 2), ({"unit": "shop", "max_per_unit": 7}, 4)],
     ids=["weeks may move", "weeks are public", "a shop owns its weeks"],
 )
-@pytest.mark.parametrize("missing", ["unobserved", "nothing happened"])
+@pytest.mark.parametrize("missing", [pytest.param("unobserved", marks=pytest.mark.slow), "nothing happened"])
 def test_one_week_never_moves_more_than_is_paid_for(
     tmp_path: Path, declared: Mapping[str, Any], memory: int, missing: str
 ) -> None:
