@@ -74,30 +74,16 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
 
 
-def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path) -> None:
-    assert (uncommitted / "policy.npz").exists()
-    made = fit_release(load_config(tmp_path / "poolrl.toml"), tmp_path / "release")
-    assert made.earlier_fit == "removed"
-    assert not uncommitted.exists()
-    assert spent(tmp_path) == 1
-    assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
-
-
 def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path: Path, config: Path) -> None:
-    file = load_config(config)
     with locked(tmp_path / "release") as draft:
         draft.mkdir()
         (draft / "policy.npz").write_bytes(b"half")
         with pytest.raises(ValueError, match=r"another fit is writing to .*: wait for it, or name another place"):
-            fit_release(file, tmp_path / "release", new_account=True)
+            fit_release(load_config(config), tmp_path / "release", new_account=True)
         assert not (tmp_path / "ledger.sqlite").exists()
-        fit_release(file, tmp_path / "r[e]lease", new_account=True)  # another place is free
+        with locked(tmp_path / "r[e]lease") as other:  # another place is free
+            assert settle(other, tmp_path / "r[e]lease", tmp_path / "ledger.sqlite", "") is None
         assert (draft / "policy.npz").read_bytes() == b"half"
-    for folder in (draft, tmp_path / "r[e]lease"):
-        shutil.rmtree(folder)
-    assert spent(tmp_path) == Fraction(1, 2)
-    left = {path.name for path in tmp_path.iterdir()} - {".release.lock", ".r[e]lease.lock"}
-    assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing"}
 
 
 @pytest.mark.parametrize("name", [".release.draft-my-notes", ".release.draft2", ".release.draft.orig", "release.draft"])
@@ -225,16 +211,20 @@ def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, 
     assert (committed / "policy.npz").exists()
 
 
-@pytest.mark.parametrize("left", [0, 100])
-def test_a_draft_that_is_not_complete_is_removed(tmp_path: Path, uncommitted: Path, left: int) -> None:
-    """Cut off while its certificate was written, or before."""
+@pytest.mark.parametrize("left", [None, 100, 0])
+def test_a_draft_that_was_not_committed_is_removed_and_stays_paid(
+    tmp_path: Path, uncommitted: Path, left: int | None
+) -> None:
+    """Complete, or cut off while its certificate was written, or before."""
     certificate = uncommitted / "certificate.json"
-    content = certificate.read_bytes()
-    certificate.unlink()
-    if left:
-        certificate.write_bytes(content[:left])
+    if left is not None:
+        certificate.write_bytes(certificate.read_bytes()[:left])
+    if left == 0:
+        certificate.unlink()
     assert settled(tmp_path) == "removed"
     assert not uncommitted.exists()
+    assert spent(tmp_path) == Fraction(1, 2)
+    assert stages(tmp_path) == ["open", "reserve", "read"]
 
 
 # Stopped at a bad moment, no room, a clock that jumps. `make soak` tries them at random.
