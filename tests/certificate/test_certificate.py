@@ -19,15 +19,12 @@ from poolrl.certificate.certificate import (
     LARGEST_CERTIFICATE,
     Certificate,
     PrivacyLoss,
-    arithmetic_faults,
     certify,
 )
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless, percent, registry_record, strength
 from poolrl.certificate.release_files import CERTIFICATE, LEAFLET, POLICY, RECORD
 from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up
-from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.release_folder import fit_release
 from tests.helpers.certificates import release_facts
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
@@ -102,19 +99,6 @@ def test_the_leaflet_is_for_people(one_release: Path) -> None:
     assert "The rows came through a query" in " ".join(leaflet(queried).split())
     assert len(text.splitlines()) < 60  # one page
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_the_leaflet_of_a_second_release_counts_both(released: Path) -> None:
-    fit_release(load_config(released / "poolrl.toml"), released / "second")
-    certificate = certificate_in(released / "second")
-    assert (certificate.rho, certificate.in_all.rho) == ("1/2", "1")
-    text = " ".join((released / "second" / LEAFLET).read_text().split())
-    assert "Earlier releases, or attempts at them, have taken budget from this data set too" in text
-    found = f"finds out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%"
-    assert f"(rho = 1 together, epsilon = 7.77 at delta 1e-06) {found}" in text
-    less = edited(certificate, lambda facts: facts["in_all"].update(rho="1/2"))
-    guarantee = Policy.load(released / "second" / POLICY).guarantee
-    assert arithmetic_faults(less, guarantee) == ["in_all does not follow from the rest"]
 
 
 def test_the_leaflet_says_when_nothing_is_protected(one_release: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -20,10 +21,12 @@ import pytest
 from rich.console import Console
 
 from poolrl import Policy
+from poolrl.certificate.certificate import arithmetic_faults
 from poolrl.cli.fit import page_of
 from poolrl.ledger.ledger import Ledger
 from poolrl.pool import OnOutcomes
 from poolrl.privacy.noise.secure import _SecureSampler
+from poolrl.privacy.zcdp import attack_power
 from poolrl.workflow import release_folder
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import Released, fit_release
@@ -86,32 +89,28 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
 
 def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
-    file = load_config(config)
+    file, first = load_config(config), released / "release"
     with pytest.raises(ValueError, match="a release is never overwritten"):
-        fit_release(file, released / "release", new_account=True)
+        fit_release(file, first, new_account=True)
     assert spent(released) == Fraction(1, 2)
-    fit_release(file, released / "again")
+    second = fit_release(file, released / "again")
     assert spent(released) == 1
-    first = (released / "release/policy.npz", released / "release/certificate.json")
-    assert "since then more was spent, 1 in all" in run("verify", *first, "--ledger", released / "ledger.sqlite")
+    ledger = ("--ledger", released / "ledger.sqlite")
+    assert "more was spent, 1 in all" in run("verify", first / "policy.npz", first / "certificate.json", *ledger)
+    # The second certificate and its leaflet count both.
+    assert (second.certificate.rho, second.certificate.in_all.rho) == ("1/2", "1")
+    leaflet = " ".join((released / "again" / "leaflet.txt").read_text().split())
+    assert "Earlier releases, or attempts at them, have taken budget from this data set too" in leaflet
+    found = f"finds out in at most {math.ceil(100 * attack_power(1.0))}%"
+    assert f"(rho = 1 together, epsilon = 7.77 at delta 1e-06) {found}" in leaflet
+    less = second.certificate.model_copy(update={"in_all": Released.load(first).certificate.in_all})
+    assert arithmetic_faults(less, second.policy.guarantee) == ["in_all does not follow from the rest"]
     with pytest.raises(ValueError, match=r"does not allow rho = 0.5: only 0 of 1 is left"):
         fit_release(file, released / "third")
     assert not (released / "third").exists()
     run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
     with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
         fit_release(file, released / "third")
-    config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
-    fit_release(load_config(config), released / "third")
-    assert spent(released) == Fraction(3, 2)
-
-
-def test_a_new_name_is_no_new_budget(released: Path) -> None:
-    config = released / "poolrl.toml"
-    config.write_text(config.read_text().replace('"small shop"', '"another shop"'))
-    with pytest.raises(ValueError, match="these rows already have an account, as 'small shop'"):
-        fit_release(load_config(config), released / "again", new_account=True)
-    assert spent(released, "another shop") == Fraction(1, 2)  # an answer to whether they are the same rows
-    assert stages(released)[-2:] == ["open", "reserve"]
 
 
 def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path) -> None:
