@@ -123,9 +123,6 @@ def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> N
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 50_000}
     facts["plan"] = {"units": 5, "trajectories_per_unit": 100}
     plan = ("plan", "--config", write_config(tmp_path, facts), "--demand", "normal", "--within", "0.9")
-    found = json.loads(run(*plan, "--json"))
-    assert found["sizes"]
-    assert found["budgets"][0]["gap"] > 0.1  # it is noise-dominated
     said = " ".join(run(*plan).split())
     assert "Do not spend it like this: with 5 units at rho = 0.5 noise would take about" in said
     assert "no meaningful protection" not in said
@@ -151,23 +148,21 @@ def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: R
     assert faults_of(tmp_path / "release", ledger=tmp_path / "ledger.sqlite") == []
 
 
-def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, command_line: CommandLine) -> None:
+def test_an_error_is_one_line_and_a_bad_exit(
+    config: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is unexpected comes without its message: a library's may quote the log."""
+    with monkeypatch.context() as patch:
+        patch.setattr("poolrl.cli.check.look_at", Mock(side_effect=RuntimeError("31337.25")))
+        answer = command_line("check", "--config", config)
+    expected = "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
+    assert (answer.code, answer.err) == (1, expected)
     config.write_text(config.read_text().replace("rho =", "roh ="))
     answer = command_line("fit", "--config", config)
     assert answer.code == 1
     assert answer.err.startswith("poolrl: ")
     assert "did you mean rho?" in answer.err
     assert "Traceback" not in answer.err
-
-
-def test_an_unexpected_error_is_one_line_without_its_message(
-    config: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A library's message may quote the log."""
-    monkeypatch.setattr("poolrl.cli.check.look_at", Mock(side_effect=RuntimeError("31337.25")))
-    answer = command_line("check", "--config", config)
-    assert answer.code == 1
-    assert answer.err == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
 
 
 def test_check_knows_what_is_left(released: Path, run: Run) -> None:
