@@ -185,14 +185,8 @@ def test_the_ledger_is_shown_and_checked(released: Path, run: Run) -> None:
     where = ("--ledger", released / "ledger.sqlite")
     assert "small shop" in run("ledger", "show", *where)
     shown = json.loads(run("ledger", "show", *where, "--json"))
-    assert shown["accounts"][0] | {"fingerprint": ""} == {
-        "data_set": "small shop",
-        "fingerprint": "",
-        "units": ["trajectory"],
-        "budget": "1",
-        "spent": "1/2",
-        "left": "1/2",
-    }
+    facts = [shown["accounts"][0][name] for name in ("data_set", "units", "budget", "spent", "left")]
+    assert facts == ["small shop", ["trajectory"], "1", "1/2", "1/2"]
     assert [entry["kind"] for entry in shown["entries"]] == ["key", "open", "reserve", "read", "commit"]
     assert "every seal fits" in run("ledger", "verify", *where)
     with sqlite3.connect(released / "ledger.sqlite") as file:

@@ -107,18 +107,9 @@ def test_rows_that_name_no_week_are_no_units_and_break_nothing(tmp_path: Path) -
 
 def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
     """By hand: what is missing, twice, in words or without a flag is NULL for that product and day, nothing else."""
-    first = ROWS[0]
-    rows = []
-    for shop, nasty in enumerate(
-        (
-            [],
-            [first, first],
-            [(*first[:3], "x", *first[4:])],
-            [(*first[:5], "", first[6])],
-            [(*first[:6], "ja")],
-            [(*first[:6], "")],
-        )
-    ):
+    first, rows = ROWS[0], []
+    spoilt = [(*first[:3], "x", *first[4:]), (*first[:5], "", first[6]), (*first[:6], "ja"), (*first[:6], "")]
+    for shop, nasty in enumerate([[], [first, first], *([row] for row in spoilt)]):
         rows += [(str(shop), *row[1:]) for row in (*nasty, *ROWS[1 : len(ROWS) // 2])]
     units, weeks = columns_of_weeks(tmp_path, rows)
     assert units == 6 * 2
@@ -319,16 +310,8 @@ def test_a_german_export_by_hand(tmp_path: Path) -> None:
     ]
     write_export(tmp_path, rows, header, ";")
     names = dict(zip(ROLES, header, strict=True))
-    form = {
-        "delimiter": ";",
-        "decimal": ",",
-        "thousands": ".",
-        "date_format": "%d.%m.%Y",
-        "yes": ["ja"],
-        "no": ["nein"],
-    }
     week = "shop 7, week of 2025-03-03"
-    assert rows_of(tmp_path, export_facts(["Baker's"], **names, **form)) == [
+    assert rows_of(tmp_path, export_facts(["Baker's"], delimiter=";", **names, **GERMAN)) == [
         (week, 1, "Baker's", 0.5, 1000.75, 0),
         (week, 2, "Baker's", None, None, None),
     ]
