@@ -195,6 +195,7 @@ def test_the_walk_through(tmp_path: Path) -> None:
     assert "What if costs change?" in page
 
 
+@pytest.mark.slow  # each of its verbs has quick tests
 @pytest.mark.usefixtures("short_plan", "no_page")
 def test_the_demo_is_the_walk_through(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
@@ -207,8 +208,6 @@ def test_the_demo_is_the_walk_through(
     assert answer.code == 0, answer.err
     commands = [shlex.split(line)[2:] for line in answer.out.splitlines() if line.startswith("$ poolrl ")]
     assert [command[0] for command in commands] == ["init", "check", "plan", "fit", "decide"]
-    for command in commands:
-        app.parse_args(command, exit_on_error=False, print_error=False)
     for words in ("not for release", "What a budget buys", "How large a log", "WHO IS PROTECTED", "Now open"):
         assert words in answer.out
     policy, certificate = shop / "release" / "policy.npz", shop / "release" / "certificate.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,8 @@ from poolrl import (
 )
 from poolrl.checks import FloatArray
 from poolrl.learning.fitted import FittedU, fit_values
-from poolrl.learning.model import MODEL_FORMAT
 from poolrl.learning.planning import default_values
-from poolrl.learning.stored import Names, read_learned, write_learned
+from poolrl.learning.stored import Names
 from poolrl.plans.environment import ModelEnv
 from poolrl.workflow.decide import open_desk
 from poolrl.workflow.page import cost_by_model, what_if_section
@@ -94,30 +92,25 @@ def test_other_horizons_repeat_the_week(model: PrivateModel) -> None:
     np.testing.assert_array_equal(seven.levels[3:], model.plan(shop(horizon=4)).levels)
     np.testing.assert_array_equal(model.plan(shop(horizon=2)).levels[:1] <= three.levels[:1] + 1e-9, True)
     assert seven.act(5, [1.0, 2.0]).shape == (2,)
+    # Lower bounds hold, and names of steps come again too.
+    low = model.plan(shop(demand_max=6.0)).levels
+    assert (low <= np.minimum(6.0, three.levels + 1e-9)).all()
+    three.report = replace(three.report, names=Names(["a", "b"], ["Fri", "Sat", "Sun"]))
+    assert PrivateModel.of(three).plan(shop(horizon=5)).names.steps == ["Fri", "Sat", "Sun", "Fri", "Sat"]
 
 
-def test_lower_bounds_hold(model: PrivateModel) -> None:
-    low = model.plan(shop(demand_max=6.0))
-    assert low.levels.max() <= 6.0
-    np.testing.assert_array_equal(low.levels, np.minimum(low.levels, model.plan().levels + 1e-9))
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "another product": (lambda: shop(products=3, shortage=0.5), "learned for 2 products"),
-    "labels": (lambda: shop(labels=LABELS), "labels"),
-    "a higher bound": (lambda: shop(demand_max=[20.0, 20.1]), "no higher ones"),
-    "no problem": (lambda: "shop", "declares its outcomes"),
-    "another kind": (
-        lambda: Backlog(horizon=3, products=2, holding=0.2, shortage=0.5, demand_max=20.0),
-        "of the same kind",
-    ),
-    "a profile nobody declared": (lambda: shop(scale_profile=[[1.0], [2.0], [1.0]]), "another scale_profile"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_the_model_does_not_know_is_refused(model: PrivateModel, case: str) -> None:
-    other, message = REFUSED[case]
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: shop(products=3, shortage=0.5), "learned for 2 products"),
+        (lambda: shop(labels=LABELS), "labels"),
+        (lambda: shop(demand_max=[20.0, 20.1]), "no higher ones"),
+        (lambda: "shop", "declares its outcomes"),
+        (lambda: Backlog(horizon=3, products=2, holding=0.2, shortage=0.5, demand_max=20.0), "of the same kind"),
+        (lambda: shop(scale_profile=[[1.0], [2.0], [1.0]]), "another scale_profile"),
+    ],
+)
+def test_what_the_model_does_not_know_is_refused(model: PrivateModel, other: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model.plan(other())
 
@@ -127,17 +120,10 @@ def test_a_plan_orders_no_further_than_feedback_reached() -> None:
     near = shop(boundary=[[0.4], [0.5], [0.6]])
     model = Pool(1.0).model(near, log_of(near), noise=SeededNoise(1))
     assert (model.plan(shop(boundary=0.3)).levels <= 6.0 + 1e-9).all()
-    with pytest.raises(ValueError, match="no higher ones"):
-        model.plan(shop())
-    with pytest.raises(ValueError, match="no higher ones"):
-        model.plan(shop(horizon=4, boundary=[[0.4], [0.5], [0.6], [0.5]]))
+    for farther in (shop(), shop(horizon=4, boundary=[[0.4], [0.5], [0.6], [0.5]])):
+        with pytest.raises(ValueError, match="no higher ones"):
+            model.plan(farther)
     assert model.plan(shop(horizon=4, boundary=[[0.4], [0.5], [0.6], [0.4]])).levels.shape == (4, 2)
-
-
-def test_names_of_steps_come_again_too(model: PrivateModel) -> None:
-    policy = model.plan()
-    policy.report = replace(policy.report, names=Names(["a", "b"], ["Fri", "Sat", "Sun"]))
-    assert PrivateModel.of(policy).plan(shop(horizon=5)).names.steps == ["Fri", "Sat", "Sun", "Fri", "Sat"]
 
 
 def test_a_model_needs_outcomes() -> None:
@@ -155,19 +141,14 @@ def test_samples_have_the_laws_of_the_model() -> None:
     """Shares of every bin of a coarse grid, to five standard deviations, and labels each their own."""
     problem = shop(labels=LABELS)
     model = Pool(1.0).model(problem, log_of(problem), noise=SeededNoise(4))
-    paths = 20_000
+    paths, edges = 20_000, np.linspace(0, 20, 9)
     for cell, value in enumerate(LABELS["promo"]):
         drawn = model.sample(paths, rng=np.random.default_rng(cell), labels={"promo": value})
         assert drawn.shape == (paths, 3, 2)
-        edges = np.linspace(0, 20, 9)
         for step, product in np.ndindex(3, 2):
             points, law = model.outcomes.points[cell, product], model.outcomes.weights[cell, step, product]
-            # A bin of the law may lie across an edge, so each part of it counts.
-            low, high = points - points[0], points + points[0]
-            part = np.clip((edges[1:, None] - low) / (high - low), 0, 1) - np.clip(
-                (edges[:-1, None] - low) / (high - low), 0, 1
-            )
-            expected = (part * law).sum(axis=1)
+            ends = np.concatenate([[0.0], points + points[0]])  # of the law's equal bins
+            expected = np.diff(np.interp(edges, ends, np.concatenate([[0.0], np.cumsum(law)])))
             found = np.histogram(drawn[:, step, product], edges)[0] / paths
             assert (np.abs(found - expected) <= 5 * np.sqrt(expected / paths) + 1e-3).all()
     both = model.sample(4, rng=np.random.default_rng(0), labels={"promo": ["no", "yes", "no", "yes"]})
@@ -334,14 +315,10 @@ def test_a_fitted_policy_is_saved_and_asked(common: PrivateModel, fitted: Policy
     answers = desk.answer(desk.question("1", stock="1,2,3"))
     np.testing.assert_array_equal(answers["order_up_to"][0], policy.act(1, [1.0, 2.0, 3.0]))
     np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, common.plan().levels)
-
-
-def test_a_file_that_declares_another_depot_is_refused(fitted: Policy, tmp_path: Path) -> None:
-    policy = copy(fitted)
-    policy.problem = a_depot(horizon=4)
-    policy.save(tmp_path / "forged.npz")
+    again.problem = a_depot(horizon=4)  # a file that declares another depot is refused
+    again.save(tmp_path / "depot.npz")
     with pytest.raises(ValueError, match="declares steps"):
-        Policy.load(tmp_path / "forged.npz")
+        Policy.load(tmp_path / "depot.npz")
 
 
 def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(common: PrivateModel, tmp_path: Path) -> None:
@@ -359,19 +336,6 @@ def test_the_reserve_has_a_name_and_needs_units(common: PrivateModel) -> None:
     scaled = replace(common, guarantee=replace(common.guarantee, scaled=True))
     with pytest.raises(ValueError, match="share nothing in multiples of their own scales"):
         scaled.plan(a_depot(), values=SMALL)
-
-
-OTHER = {"measured": 0.5, "error": 0.1}
-
-
-@pytest.mark.parametrize("said", [OTHER | {"correlation": 2.0}, OTHER | {"correlation": float("nan")}, OTHER, {}, 3])
-def test_a_correlation_that_cannot_be_is_refused(common: PrivateModel, said: Any, tmp_path: Path) -> None:
-    common.save(tmp_path / "common.npz")
-    facts, arrays = read_learned(tmp_path / "common.npz", MODEL_FORMAT, "model")
-    facts["report"]["together"] = said
-    write_learned(tmp_path / "common.npz", facts, arrays)
-    with pytest.raises(ValueError, match=r"Report\.together"):
-        PrivateModel.load(tmp_path / "common.npz")
 
 
 def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:
@@ -412,18 +376,16 @@ def test_depots_that_cannot_be(make: Callable[[], object], message: str) -> None
         make()
 
 
-def test_an_environment_that_has_not_begun_says_so(common: PrivateModel) -> None:
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_any_problem_is_an_environment(common: PrivateModel) -> None:
+    """Which says so if it has not begun, and takes a decision that is no number."""
+    check_env(ModelEnv(common, a_depot()), skip_render_check=True)
+    check_env(ModelEnv(common, common.problem), skip_render_check=True)
     shop = ModelEnv(common, common.problem)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
         shop.step(np.zeros(2))
     shop.reset(seed=1)
     assert np.isfinite(shop.step(np.array([np.nan, 0.5]))[1])
-
-
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_any_problem_is_an_environment(common: PrivateModel) -> None:
-    check_env(ModelEnv(common, a_depot()), skip_render_check=True)
-    check_env(ModelEnv(common, common.problem), skip_render_check=True)
 
 
 def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(common: PrivateModel, fitted: Policy) -> None:

@@ -193,6 +193,7 @@ def test_zones_policies_answer_between_their_nodes(log: Trajectories) -> None:
 
 
 LABELS: dict[str, Any] = {"shop": ["north", "south"], "promo": [0, 1]}
+SOUTH = {"shop": "south", "promo": 1}
 LABELLED = LostSales(horizon=2, products=2, holding=1.0, shortage=2.0, demand_max=4.0, boundary=0.75, labels=LABELS)
 # Tens say the shop and the promotion, ones the step and the product: all different.
 EXACTLY = np.arange(1.0, 17.0).reshape(2, 2, 2, 2) / 8
@@ -205,17 +206,14 @@ def labelled() -> Policy:
 
 def test_a_row_gets_the_level_of_its_labels_in_its_units(labelled: Policy) -> None:
     assert labelled.levels.shape == (2, 2, 2, 2)
-    assert labelled.act(1, [0, 0], labels={"shop": "south", "promo": 1}) == pytest.approx(EXACTLY[1, 1, 1])
-    assert labelled.act(1, [0, 0], scale=10, labels={"shop": "south", "promo": 1}) == pytest.approx(
-        10 * EXACTLY[1, 1, 1]
-    )
-    assert labelled.act(0, [0, 0], scale=[10, 20], labels={"shop": "north", "promo": 0}) == pytest.approx(
-        EXACTLY[0, 0, 0] * [10, 20]
-    )
+    north = {"shop": "north", "promo": 0}
+    assert labelled.act(1, [0, 0], labels=SOUTH) == pytest.approx(EXACTLY[1, 1, 1])
+    assert labelled.act(1, [0, 0], scale=10, labels=SOUTH) == pytest.approx(10 * EXACTLY[1, 1, 1])
+    assert labelled.act(0, [0, 0], scale=[10, 20], labels=north) == pytest.approx(EXACTLY[0, 0, 0] * [10, 20])
     # Stock is never sent back, and orders stay within λ: 0.75 of 4 times the scale.
-    assert labelled.act(0, [7, 0], scale=10, labels={"shop": "north", "promo": 0}) == pytest.approx([7, 2.5])
+    assert labelled.act(0, [7, 0], scale=10, labels=north) == pytest.approx([7, 2.5])
     high = Policy(LABELLED, Levels(np.full((2, 2, 2, 2), 3.9)), labelled.guarantee)
-    assert high.act(0, [0, 31], scale=10, labels={"shop": "north", "promo": 0}) == pytest.approx([30, 31])
+    assert high.act(0, [0, 31], scale=10, labels=north) == pytest.approx([30, 31])
 
 
 def test_a_batch_is_its_rows(labelled: Policy) -> None:
@@ -231,9 +229,6 @@ def test_a_batch_is_its_rows(labelled: Policy) -> None:
     alike = labelled.act(1, stock, scale=scale[:, 0], labels={"shop": "north", "promo": promo})
     both = np.repeat(scale[:, :1], 2, axis=1)
     assert np.array_equal(alike, labelled.act(1, stock, scale=both, labels={"shop": ["north"] * 50, "promo": promo}))
-
-
-SOUTH = {"shop": "south", "promo": 1}
 
 
 @pytest.mark.parametrize(
@@ -318,9 +313,7 @@ FULL = Report(
 @pytest.mark.parametrize("report", [FULL, Report()])
 def test_a_report_survives_a_file(report: Report) -> None:
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
-
-
-def test_what_is_not_known_is_left_out() -> None:
+    # What is not known is left out.
     assert Report().to_dict() == {}
     assert Report(units=0).to_dict() == {"units": 0}
 
@@ -347,6 +340,9 @@ def test_what_is_not_known_is_left_out() -> None:
         {"dependence": {"effect": 2.0, "error": 0.1, "z": 1.0}},
         {"dependence": {"effect": 0.1, "error": 0.1, "z": 1.0, "advice": "none"}},
         {"together": {"correlation": 0.99, "measured": 0.5, "error": 0.1}},
+        {"together": {"correlation": math.nan, "measured": 0.5, "error": 0.1}},
+        {"together": {"measured": 0.5, "error": 0.1}},
+        {"together": 3},
         {"names": {"products": "tea", "steps": ["Mon"]}},
         {"names": {"products": [1], "steps": ["Mon"]}},
         {"names": {"steps": ["Mon"]}},

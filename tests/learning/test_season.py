@@ -172,14 +172,3 @@ def test_noise_is_not_taken_for_something_tried() -> None:
         assert tried_range(noisy, problem).ravel() == pytest.approx(careful)
     assert outcomes_from_arrays(noisy.arrays(), won).variance == 50.0
     assert outcomes_from_arrays(exact.arrays(), won).variance == 0.0
-
-
-def test_what_one_round_tried_tells_of_all() -> None:
-    price = FirstPriceBidding(horizon=2, wins=1, worth=1.0, bid_max=4.0, feedback="never")
-    points, law = np.array([[0.5, 1.5, 2.5, 3.5]]), np.full((2, 1, 4), 0.25)
-    tried = np.array([[[0.0, 1.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0]]])
-    found = tried_range(OutcomeDistribution(points, law, tried, slots=np.ones((2, 1))), price)
-    assert found == pytest.approx(np.array([[1.0, 1.0], [3.0, 3.0]]))
-    # A round of which there is no row tells nothing.
-    found = tried_range(OutcomeDistribution(points, law, tried, slots=np.array([[1.0], [0.0]])), price)
-    assert found == pytest.approx(np.array([[1.0, 1.0], [2.0, 2.0]]))

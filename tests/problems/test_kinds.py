@@ -36,6 +36,7 @@ from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.trace import Recording
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.planning import PLANNERS
+from poolrl.privacy import sensitivity
 from poolrl.privacy.release import release_rows
 from poolrl.privacy.sensitivity import joint_table, outcome_trees
 from poolrl.problems.problem import OutcomeProblem
@@ -292,36 +293,23 @@ def test_every_kind_but_shops_is_audited(monkeypatch: pytest.MonkeyPatch) -> Non
             assert (found.verdict, found.moved_share) == ("not refuted", 1.0), case.name
 
 
-def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: noise for a quarter of what a trajectory moves, while the certificate says ρ = 1."""
-    from poolrl.privacy import sensitivity
-
-    plain = sensitivity.outcome_trees
+@pytest.mark.parametrize("table", ["trees", "dependence"])
+def test_the_audit_notices_a_table_that_pays_too_little(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bugs: noise for a quarter of what a trajectory moves, and a joint table that forgets its steps."""
+    joint = table == "dependence"
+    plain = sensitivity.joint_table if joint else sensitivity.outcome_trees
+    case = next(each for each in CASES if (each.on_top.get(table) if joint else not each.problem.action_sets_state))
+    assert case.problem.horizon > 1 or not joint
 
     def cheap(*arguments: Any, **known: Any) -> Any:
         layout = plain(*arguments, **known)
-        return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / 16)
+        less = case.problem.horizon**4 if joint else 16
+        return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / less)
 
-    monkeypatch.setattr(sensitivity, "outcome_trees", cheap)
-    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
-    case = next(each for each in CASES if not each.problem.action_sets_state)
-    found = attack_case(case, rho=1.0, releases=1_000)
-    assert found.verdict == "FLAGGED"
-
-
-def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: the joint table of a kind forgets its steps, so its noise is too small."""
-    from poolrl.privacy import sensitivity
-
-    plain = sensitivity.joint_table
-
-    def cheap(problem: Any, **known: Any) -> Any:
-        layout = plain(problem, **known)
-        return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / problem.horizon**4)
-
-    case = next(each for each in CASES if each.on_top.get("dependence"))
-    assert case.problem.horizon > 1
-    plant_layout(monkeypatch, "dependence", cheap)
+    if joint:
+        plant_layout(monkeypatch, table, cheap)
+    else:
+        monkeypatch.setattr(sensitivity, "outcome_trees", cheap)
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     assert attack_case(case, rho=1.0, releases=1_000).verdict == "FLAGGED"
 

@@ -205,6 +205,12 @@ def test_which_side_of_the_tried_range_is_closed() -> None:
     won = FirstPriceBidding(horizon=1, wins=1, worth=1.0, bid_max=4.0, feedback="won")
     assert tried_range(known, won).ravel() == pytest.approx([-np.inf, 3.75])
     assert tried_range(OutcomeDistribution(points, laws), price).ravel().tolist() == [-np.inf, np.inf]
+    # What one round tried tells of all; a round of which there is no row tells nothing.
+    two, tried = np.full((2, 1, 4), 0.25), np.array([[[0.0, 1.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0]]])
+    never = FirstPriceBidding(horizon=2, wins=1, worth=1.0, bid_max=4.0, feedback="never")
+    for slots, end in (([[1.0], [1.0]], 3.0), ([[1.0], [0.0]], 2.0)):
+        found = tried_range(OutcomeDistribution(points, two, tried, slots=np.array(slots)), never)
+        assert found == pytest.approx(np.array([[1.0, 1.0], [end, end]]))
 
 
 @pytest.mark.parametrize(("problem", "_"), WORLDS)
@@ -338,15 +344,9 @@ def test_rounds_are_planned_again_with_other_costs(name: str) -> None:
     assert fewer.rule.arrays()["actions"].shape == (3, 2, 1)
     assert longer.rule.arrays()["actions"].shape == (5, 3, 1)
     np.testing.assert_array_equal(fewer.rule.arrays()["actions"], usual.rule.arrays()["actions"][:, :2])
-
-
-@pytest.mark.parametrize("name", ROUNDS)
-def test_rounds_with_other_laws_are_refused(name: str) -> None:
-    kind, facts, _, _ = ROUNDS[name]
-    model = PrivateModel.of(learned(kind(**facts)))
+    # Other laws are refused.
     bound = "price_max" if name == "pricing" else "bid_max"
     with pytest.raises(ValueError, match=f"learned with another {bound}: in a plan only horizon, "):
         model.plan(kind(**facts | {bound: 5.0}))
-    other = DynamicPricing(price_max=4.0) if name != "pricing" else FirstPriceBidding(**ROUNDS["bidding"][1])
     with pytest.raises(ValueError, match=r"learned (for|with)"):
-        model.plan(other)
+        model.plan(ROUNDS["bidding"][0](**ROUNDS["bidding"][1]) if name == "pricing" else DynamicPricing(price_max=4.0))
