@@ -76,7 +76,7 @@ def hostile_pair(rng: np.random.Generator, *, labels_public: bool) -> tuple[Rows
 
 
 @pytest.mark.parametrize("labels_public", [False, True], ids=["protected", "public"])
-@pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_one_unit_moves_no_more_than_was_paid_for(examples: int, labels_public: bool) -> None:
     """Doubled rows, products and labels nobody declared, no numbers, labels that disagree, trajectories beyond c."""
 

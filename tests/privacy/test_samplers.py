@@ -223,19 +223,6 @@ def test_words_are_reserved_in_one_turn_of_the_lock() -> None:
     assert all(uses)
 
 
-def test_every_fork_is_another_process(monkeypatch: Plant) -> None:
-    """Even if the system gives it the number of its parent."""
-    stream = Stream()
-    stream.take(1)
-    monkeypatch.setattr(secure, "_forks", secure._forks)  # restored afterwards
-    before = secure._forks
-    for forks in (1, 2):
-        secure._count_fork()
-        assert secure._forks == before + forks
-        with pytest.raises(RuntimeError, match="begin another after a fork"):
-            stream.take(1)
-
-
 def test_the_stream_is_aes_in_counter_mode() -> None:
     """Words are taken in whole blocks, and any part of the stream is what single blocks of AES say."""
     stream = Stream()
