@@ -30,6 +30,7 @@ from tests.helpers.tables import (
     a_mess,
     a_shop,
     assert_counted_like_arrays,
+    assert_visited_like_arrays,
     by_hand,
     columns,
     simulated,
@@ -50,15 +51,7 @@ def test_duckdb_counts_like_arrays(form: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["lost sales on a grid", "backlog"])
 def test_duckdb_counts_visits_like_arrays(name: str, values: Any) -> None:
     """On rings, whose nodes are found by direction, and on cells."""
-    problem, log = LOGS[name]()
-    partition = values.partition(problem)
-    by_array, by_engine = count_visits(log, partition), count_visits(wide(log, False), partition)
-    assert by_array.pairs.sum() > 60
-    np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
-    for step, (mine, theirs) in enumerate(zip(by_engine.moves, by_array.moves, strict=True)):
-        assert (mine != theirs).nnz == 0
-        rows = np.array([0, 2])
-        np.testing.assert_array_equal(by_engine.transitions(step, rows), theirs.toarray()[rows])
+    assert_visited_like_arrays(name, wide, values)
 
 
 def test_one_dimension_is_counted_by_visits_too() -> None:
