@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import threading
 from contextlib import nullcontext
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError
@@ -23,7 +22,7 @@ from poolrl.privacy.noise import inversion as tables
 from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, Interval, inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, key_stream, require_sampler
-from poolrl.privacy.noise.source import NoiseSource, discrete_gaussian, in_cell_blocks, scale_above
+from poolrl.privacy.noise.source import NoiseSource, discrete_gaussian, scale_above
 
 Plant = pytest.MonkeyPatch
 LEAST, MOST = secure.TABLED
@@ -45,14 +44,6 @@ def test_without_opendp_only_tabled_variances_can_be_drawn(monkeypatch: Plant) -
         OpenDPNoise().begin()
     with pytest.raises(ValueError, match="needs OpenDP's sampler"):
         SecureNoise().begin().add(np.zeros(1, dtype=np.int64), MOST + 1)
-
-
-def test_a_version_that_is_not_there_is_none(monkeypatch: Plant) -> None:
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(secure, "version", missing)
-    assert secure.opendp_version() is None
 
 
 @pytest.mark.parametrize(
@@ -134,19 +125,6 @@ def test_a_draw_of_opendp_takes_its_words_too() -> None:
         begun._stream._process = (0, 0)  # type: ignore[attr-defined]  # as in a fork
         with pytest.raises(RuntimeError, match="belongs to the process that began it"):
             begun.add(counts, variance)
-
-
-@pytest.mark.parametrize("size", [0, 1, 4, 5, 10, 11])
-def test_blocks_cover_every_cell_once(size: int) -> None:
-    seen: list[slice] = []
-    lock = threading.Lock()
-
-    def work(part: slice) -> None:
-        with lock:
-            seen.append(part)
-
-    in_cell_blocks(work, size, 5)
-    assert sorted((part.start, part.stop) for part in seen) == [(a, min(a + 5, size)) for a in range(0, size, 5)]
 
 
 def test_a_scale_is_the_least_double_that_is_enough() -> None:

@@ -140,12 +140,10 @@ def ends(name: str, *, memory: int = 0, units: int = 0, labels: bool = False) ->
         levels, left = (zeros + 1.0, full), (zeros, zeros)
     elif labels and name == "left_over":
         left = (full, full)
-    logs = [
-        Trajectories(states=zeros, actions=level, next_states=rest, **known)
-        if not labels
-        else Trajectories(states=zeros, actions=level, next_states=rest, labels={"store": [store] * many}, **known)
-        for level, rest, store in zip(levels, left, "ab", strict=True)
-    ]
+    logs = []
+    for level, rest, store in zip(levels, left, "ab", strict=True):
+        named = {"labels": {"store": [store] * many}} if labels else {}
+        logs.append(Trajectories(states=zeros, actions=level, next_states=rest, **known, **named))
     return problem, logs[0], logs[1]
 
 
