@@ -191,8 +191,7 @@ BAD_LINES: dict[bytes, list[Callable[[bytes], bytes]]] = {
 @pytest.mark.parametrize("end", BAD_LINES, ids=["LF", "CRLF"])
 @pytest.mark.parametrize("query", [None, pytest.param("FROM log", marks=pytest.mark.slow)], ids=["file", "query"])
 def test_one_line_of_a_csv_changes_no_other(tmp_path: Path, facts: Facts, query: str | None, end: bytes) -> None:
-    """A quote that is not closed, a comment, no text, too many commas: that line, and no other. Also the first line,
-    where a reader would look before anything is paid."""
+    """A quote that is not closed, a comment, no text, too many commas: that line alone, also where it is the first."""
     path, (header, *lines) = tmp_path / "log.csv", as_csv(tmp_path)
     whole, rows = usually_seen(tmp_path, facts), rows_of(path, end.join([header, *lines, b""]))
     for bad in BAD_LINES[end]:

@@ -201,8 +201,7 @@ def exact(way: Way, rows: list[Row], at: Path) -> tuple[Recorder, int, int]:
     ],
 )
 def test_one_unit_moves_no_more_than_is_paid_for(way: str, every: int, tmp_path: Path) -> None:
-    """Arrays refuse fields that are no numbers, in words for the data holder;
-    tables refuse nothing: what cannot be used is unobserved."""
+    """Arrays refuse fields that are no numbers, in words for the data holder. Tables make such rows unobserved."""
     first, arrays = [*WAYS].index(way) % every, way.startswith("from_")
     usual, paid, units = exact(WAYS[way], log_with(shop(REPLACED)), tmp_path)
     assert (usual.tables[0].sum() > 0, units) == (True, SHOPS)
