@@ -70,7 +70,9 @@ MAY_SHARE = [{"scale"}, {"trajectory", "unit"}, *({"labels", part} for part in (
 PLACES = [*((part, i) for part in AMOUNTS for i in (0, 1)), *(("labels", name) for name in ("store", "weekday"))]
 
 
-@pytest.mark.parametrize(("one", "other"), combinations([("trajectory",), ("step",), ("unit",), *PLACES], 2), ids=str)
+@pytest.mark.parametrize(
+    ("one", "other"), [*combinations([("trajectory",), ("step",), ("unit",), *PLACES], 2)], ids=str
+)
 def test_what_may_share_a_column(one: Any, other: Any) -> None:
     """A label may be who, when or how large; products share a scale; a trajectory is its own unit. Else a slip."""
     given: dict[str, Any] = {part: [f"{part} 0", f"{part} 1"] for part in AMOUNTS}
