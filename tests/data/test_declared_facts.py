@@ -68,6 +68,7 @@ def test_which_logs_fit_which_problems(known: Any, problem: Any, relative: str |
 AMOUNTS = ("states", "actions", "next_states", "scale")
 MAY_SHARE = [{"scale"}, {"trajectory", "unit"}, *({"labels", part} for part in ("trajectory", "step", "unit", "scale"))]
 PLACES = [*((part, i) for part in AMOUNTS for i in (0, 1)), *(("labels", name) for name in ("store", "weekday"))]
+PAIRS = [*combinations([("trajectory",), ("step",), ("unit",), *PLACES], 2)]
 
 
 @pytest.mark.parametrize(
