@@ -71,9 +71,7 @@ PLACES = [*((part, i) for part in AMOUNTS for i in (0, 1)), *(("labels", name) f
 PAIRS = [*combinations([("trajectory",), ("step",), ("unit",), *PLACES], 2)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [*combinations([("trajectory",), ("step",), ("unit",), *PLACES], 2)], ids=str
-)
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=str)
 def test_what_may_share_a_column(one: Any, other: Any) -> None:
     """A label may be who, when or how large; products share a scale; a trajectory is its own unit. Else a slip."""
     given: dict[str, Any] = {part: [f"{part} 0", f"{part} 1"] for part in AMOUNTS}
