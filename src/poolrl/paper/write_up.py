@@ -346,7 +346,7 @@ def _first_theorem() -> Section:
         "only by its second term, |w + d − ‖λ‖₂|, which is not zero even at λ = 1."
     )
     header = ("w + d", "M", "first term", "complete bound", "measured")
-    return Section("Theorem 1 beside the measured approximation error", (text,), header, tuple(rows))
+    return Section("Theorem 1 beside the measured approximation error", (text,), header, tuple(rows), detail=True)
 
 
 def _second_theorem(runs: Runs) -> Section:
