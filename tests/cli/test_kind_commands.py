@@ -132,12 +132,10 @@ def test_an_update_says_what_changed(name: str, tmp_path: Path) -> None:
 def test_a_question_and_a_table_have_one_answer(released: tuple[str, Path]) -> None:
     name, folder = released
     words = trade_named(name).words
-    state, policy = words.states[0], "release/policy.npz"
-    once = json.loads(
-        run_poolrl("decide", policy, "--step", "2", "--stock", f"{state}=1", "--scale", "20", "--json", cwd=folder)
-    )
+    state, ask = words.states[0], ("decide", "release/policy.npz")
+    once = json.loads(run_poolrl(*ask, "--step", "2", "--stock", f"{state}=1", "--scale", "20", "--json", cwd=folder))
     (folder / "asked.csv").write_text(f"who;step;{state};scale\nAnn;2;1;20,0\nBob;1;1;10\n")
-    table = run_poolrl("decide", policy, "--table", "asked.csv", "--delimiter", ";", "--decimal", ",", cwd=folder)
+    table = run_poolrl(*ask, "--table", "asked.csv", "--delimiter", ";", "--decimal", ",", cwd=folder)
     rows = list(csv.DictReader(table.splitlines(), delimiter=";"))
     assert [row["who"] for row in rows] == ["Ann", "Bob"]
     assert float(rows[0][words.decision].replace(",", ".")) == pytest.approx(once[words.decision], rel=1e-4)
@@ -148,11 +146,8 @@ def test_a_question_and_a_table_have_one_answer(released: tuple[str, Path]) -> N
         ("2;1;", "scale is"),
     ):
         (folder / "asked.csv").write_text(f"{words.step};{state};scale\n{row}\n")
-        refused = run_poolrl("decide", policy, "--table", "asked.csv", "--delimiter", ";", cwd=folder, exits=1)
+        refused = run_poolrl(*ask, "--table", "asked.csv", "--delimiter", ";", cwd=folder, exits=1)
         assert re.search(why, refused)
-
-
-def test_questions_without_an_answer(released: tuple[str, Path]) -> None:
     for flags, message in (
         (["--step", "9", "--scale", "1"], "there is no step"),
         (["--step", "1", "--scale", "0"], "scale must be positive"),
@@ -160,7 +155,7 @@ def test_questions_without_an_answer(released: tuple[str, Path]) -> None:
         (["--step", "1", "--scale", "1", "--stock", "99"], "must lie in 0 .."),
         (["--step", "1", "--scale", "1", "--packs", "a=2"], "--packs is for orders of shops"),
     ):
-        assert message in run_poolrl("decide", "release/policy.npz", *flags, cwd=released[1], exits=1)
+        assert message in run_poolrl(*ask, *flags, cwd=folder, exits=1)
 
 
 def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
