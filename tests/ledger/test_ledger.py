@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from poolrl.ledger import chain
@@ -201,9 +201,19 @@ def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeyp
 
 # What a call finds a spend in, and what it leaves it in.
 STAGES = {"void": ("reserved", "void"), "read": ("reserved", "read"), "commit": ("read", "committed")}
+TWICE = [
+    (4, "reserve"),
+    *[(1, "void")] * 2,
+    (1, "read"),
+    (4, "reserve"),
+    (1, "read"),
+    (1, "void"),
+    *[(1, "commit")] * 2,
+]
 
 
 @settings(max_examples=40, deadline=None)
+@example(TWICE)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["reserve", *STAGES])), max_size=25))
 def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathFactory, calls: list) -> None:
     """Against a bookkeeper who writes down what came back and nothing else."""
