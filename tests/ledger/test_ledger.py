@@ -201,15 +201,8 @@ def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeyp
 
 # What a call finds a spend in, and what it leaves it in.
 STAGES = {"void": ("reserved", "void"), "read": ("reserved", "read"), "commit": ("read", "committed")}
-TWICE = [
-    (4, "reserve"),
-    *[(1, "void")] * 2,
-    (1, "read"),
-    (4, "reserve"),
-    (1, "read"),
-    (1, "void"),
-    *[(1, "commit")] * 2,
-]
+FIRST, SECOND = ["reserve", "void", "void", "read"], ["reserve", "read", "void", "commit", "commit"]
+TWICE = [(1, what) for what in (*FIRST, *SECOND)]  # each of the second spend, once there are two
 
 
 @settings(max_examples=40, deadline=None)
