@@ -135,26 +135,28 @@ def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
     """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it."""
-    weight = found.learned
-    learned = (found.weights @ laws.table).astype(np.float64)
+    learned = (found.weights @ laws.table[found.likely]).astype(np.float64)
     learned /= learned.sum(axis=1, keepdims=True)
-    return weight * learned + (1 - weight) * prior
+    return found.learned * learned + (1 - found.learned) * prior
 
 
 ROUNDS = 4
 # Log-likelihoods below this are as good as impossible. Processors are slow with numbers much smaller than its power.
 IMPOSSIBLE = -60.0
+# A law of so little weight in every cell is left out of the mean of laws.
+NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """The weight of every law in every cell, (cells, J), and the part of them that is learned.
+    """The weight of every `likely` law in every cell, and the part of them that is learned.
 
     `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. K has fitted weights, so it
     is a rule of caution and not a probability.
     """
 
-    weights: SingleArray
+    weights: SingleArray  # (cells, likely laws)
+    likely: IntArray  # their numbers in the dictionary
     learned: float
 
 
@@ -172,7 +174,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     likelihood = log_likelihood
     located = likelihood[:, : means * shapes].reshape(cells, means, shapes)
     others = likelihood[:, means * shapes :]
-    sizes = _Sizes(grid, factors, cells)
+    sizes = _Sizes(laws, factors, cells)
     q, w = laws.usual, laws.classes / laws.classes.sum()
     for turn in range(ROUNDS):
         by_mean = (located @ q.astype(np.float32)).astype(np.float64)
@@ -189,25 +191,25 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     for by_shape, of_means in zip(located, shared, strict=True):
         by_shape *= of_means[:, None] * q.astype(np.float32)
     others *= (w[1:] / total[:, None]).astype(np.float32)
-    return Posterior(likelihood, max(0.0, -float(np.expm1(-(np.log(total) - uniform).sum()))))
+    likely = np.flatnonzero(likelihood.max(axis=0) > NEGLIGIBLE)
+    return Posterior(likelihood[:, likely], likely, max(0.0, -float(np.expm1(-(np.log(total) - uniform).sum()))))
 
 
 class _Sizes:
     """μ, the effects of every factor and their spreads: where the log-means of cells are expected."""
 
-    def __init__(self, grid: FloatArray, factors: Sequence[IntArray], cells: int) -> None:
-        self.grid, self.factors = grid, factors
+    def __init__(self, laws: Laws, factors: Sequence[IntArray], cells: int) -> None:
+        self.laws, self.grid, self.factors = laws, laws.log_means, factors
         self.effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
         self.effect_spreads = [priors.FIRST_EFFECT_SPREAD] * len(factors)
         self.shift = np.zeros(cells)  # the sum of the effects, in every cell
         self.spread = priors.USUAL_SPREAD
-        self._smoothing = np.stack([_smoothing(grid, spread) for spread in priors.CELL_SPREADS])
         self._sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
 
     def prior(self, by_mean: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
         """One round: the probability of each log-mean of the grid in every cell, (cells, M), before its own trees."""
         grid, width = self.grid, self.grid[1] - self.grid[0]
-        curve = _log_mixture(by_mean @ _smoothing(grid, self.spread), without_size, weight)
+        curve = _log_mixture(by_mean @ self.laws.smoothed(self.spread), without_size, weight)
         everywhere = self._read(curve, grid[0] + self.shift, len(grid))
         joint = everywhere.sum(axis=0) - ((grid - priors.USUAL_CENTRE) / priors.CENTRE_SPREAD) ** 2 / 2
         # Of all cells, and in each cell without its own curve.
@@ -234,7 +236,7 @@ class _Sizes:
     def _likely_spread(self, by_mean: FloatArray, without_size: FloatArray, weight: float, at: FloatArray) -> float:
         """τ, by its likelihood over all cells and a broad prior around the usual one."""
         columns, part = self._places(at, 1)
-        located = np.take_along_axis(by_mean @ self._smoothing, columns[None], axis=-1)  # (T, cells, 2)
+        located = np.take_along_axis(by_mean @ self.laws.smoothed_by_spreads, columns[None], axis=-1)  # (T, cells, 2)
         curve = _log_mixture(located, without_size, weight)
         score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
         score -= np.log(priors.CELL_SPREADS / priors.USUAL_SPREAD) ** 2 / 2
@@ -257,12 +259,6 @@ class _Sizes:
 def _log_mixture(located: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
     """A cell without a size says nothing about the sizes of others, so its curve is flat."""
     return np.log(weight * located + without_size[:, None] + priors.LEAST_LIKELIHOOD)
-
-
-def _smoothing(grid: FloatArray, spread: float) -> FloatArray:
-    """Column η holds N(m; η, τ²) on the grid of m."""
-    kernel = np.exp(-((grid[:, None] - grid) ** 2) / (2 * spread**2))
-    return np.asarray(kernel / kernel.sum(axis=0))
 
 
 def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from itertools import combinations
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
+from threadpoolctl import ThreadpoolController
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
@@ -35,6 +36,10 @@ from poolrl.learning.shapes import Observed, beyond, expected_shares
 from poolrl.learning.trees import Cells, consistent_masses, kaplan_meier, mean_left, observed_slots, refined, upward
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
+
+
+# Our matrices are small. Threads that share them wait for each other, ten times as long where others use the cores.
+LINEAR_ALGEBRA = ThreadpoolController()
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> OutcomeDistribution:
@@ -103,15 +108,16 @@ def _around(
 def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
     """The shapes of all cells."""
     higher = problem.boundary.side == "higher"
-    return explain(
-        cells,
-        cell_factors(cells.shape),
-        steps=np.indices(cells.shape)[-2].ravel(),
-        reach=np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)]),
-        higher=higher,
-        # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-        closes=not (higher or problem.current_status or problem.one_season),
-    )
+    with LINEAR_ALGEBRA.limit(limits=1, user_api="blas"):
+        return explain(
+            cells,
+            cell_factors(cells.shape),
+            steps=np.indices(cells.shape)[-2].ravel(),
+            reach=np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)]),
+            higher=higher,
+            # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
+            closes=not (higher or problem.current_status or problem.one_season),
+        )
 
 
 def _by_kaplan_meier(
@@ -204,7 +210,7 @@ def _log_likelihoods_of(
     `laws_of` gives laws (cells, S, B) of some cells, and the usual ones (cells, B) of which slots are a sample.
     """
     observed, tried = Observed.of(cells.levels, cells.variance, cells.resolved), coarser(cutoffs, cells.resolved)
-    inverse, found = np.linalg.inv(observed.precision), []
+    (leaves, noise), found = observed.leaves, []
     for start in range(0, len(cells.totals), STEPS_AT_ONCE):
         some = slice(start, start + STEPS_AT_ONCE)
         laws, usual = laws_of(some)
@@ -215,8 +221,8 @@ def _log_likelihoods_of(
         mean = expected[:, 0]
         sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2
         # (cells, kinds, B, B)
-        covariance = observed.variance * inverse + sampled[..., None] * np.eye(len(inverse))
-        off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
+        covariance = noise + sampled[..., None] * np.eye(len(noise))
+        off = np.moveaxis(leaves[some, None] - expected[:, 1:], 1, -1)
         found.append(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
     return np.concatenate(found)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,16 @@ class Laws:
     def uniform(self) -> FloatArray:
         """The public prior, (B,)."""
         return self.table[len(self.table) - WITHOUT_SIZE + UNIFORM].astype(np.float64)
+
+    def smoothed(self, spread: float) -> FloatArray:
+        """Column η holds N(m; η, τ²) on the grid of log-means m, (M, M)."""
+        kernel = np.exp(-((self.log_means[:, None] - self.log_means) ** 2) / (2 * spread**2))
+        return np.asarray(kernel / kernel.sum(axis=0))
+
+    @cached_property
+    def smoothed_by_spreads(self) -> FloatArray:
+        """The same for every spread τ that is looked at, (T, M, M)."""
+        return np.stack([self.smoothed(spread) for spread in priors.CELL_SPREADS])
 
 
 def beyond(law: FloatArray) -> FloatArray:
@@ -125,6 +135,12 @@ class Observed:
     precision: FloatArray
     variance: float
 
+    @cached_property
+    def leaves(self) -> tuple[FloatArray, FloatArray]:
+        """Their best linear estimate (cells, kinds, B), and its covariance (B, B)."""
+        inverse = np.linalg.inv(self.precision)
+        return self.sums @ inverse, self.variance * inverse
+
     @classmethod
     def of(cls, levels: list[FloatArray], variance: float, bins: int) -> Observed:
         """From released levels (cells, kinds, size), those of at most `bins` nodes; the leaves count as `bins`."""
@@ -184,7 +200,7 @@ def log_likelihoods(
         sums = members @ values.reshape(len(values), -1)
         return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
 
-    inverse, bins = np.linalg.inv(observed.precision), len(observed.precision)
+    (leaves, covariance), bins = observed.leaves, len(observed.precision)
     other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides.astype(np.float64)) > 0
     # Laws that have all in one bin, (1, B, B): their expected shares are Tᵀ.
     basis = np.eye(bins)[None]
@@ -195,21 +211,20 @@ def log_likelihoods(
     size = mean_of(totals)[:, None, None]
     mean = size * mean_of(expected_shares(law, cutoffs, sides))  # (groups, kinds, B)
     sampled = mean + priors.LEAST_VARIANCE + (priors.MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0)
-    weighted = maps @ np.linalg.inv(observed.variance * inverse + sampled[..., None] * np.eye(bins))
+    weighted = maps @ np.linalg.inv(covariance + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
     # Around the usual law c, where numbers are small, and so are rounding errors of single precision.
     usual = (cutoffs if of_cutoffs and cutoffs is not None else law).mean(axis=0)
-    parts = np.empty((bins + 1, len(laws.table)), dtype=np.float32)
-    parts[:-1] = laws.table.T - usual[:, None]
-    leaves, found = observed.sums @ inverse, np.empty((len(totals), len(laws.table)), dtype=np.float32)
-    for group, squares in enumerate(_squares(forms, parts[:-1])):
-        cells, parts[-1] = np.flatnonzero(groups == group), squares
-        if not len(cells):
-            continue
-        n = totals[cells, None]
-        slope = np.einsum("ckb,klb->cl", leaves[cells], weighted[group]) - n * (forms[group] @ usual)
-        around = np.concatenate([n * slope, -(n**2) / 2], axis=1).astype(np.float32) @ parts
-        found[cells] = around - around.max(axis=1, keepdims=True)
+    columns, slopes = np.empty((bins, len(laws.table)), dtype=np.float32), np.empty((len(totals), bins))
+    columns[:] = laws.table.T - usual[:, None]
+    for group, form in enumerate(forms):
+        cells = np.flatnonzero(groups == group)
+        slopes[cells] = np.einsum("ckb,klb->cl", leaves[cells], weighted[group]) - totals[cells, None] * (form @ usual)
+    found = np.asarray((totals[:, None] * slopes).astype(np.float32) @ columns)
+    squares, halves = _squares(forms, columns), (totals**2 / 2).astype(np.float32)
+    for of_cell, half, group in zip(found, halves, groups, strict=True):
+        of_cell -= half * squares[group]
+        of_cell -= of_cell.max()
     return found
 
 
