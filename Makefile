@@ -68,6 +68,7 @@ benchmarks: $(TESTABLE)
 	$(BIN)/python -m benchmarks.audits --write
 	$(BIN)/python -m benchmarks.side_channels
 	$(BIN)/python -m benchmarks.decisions --write
+	$(BIN)/python -m benchmarks.growth --write
 	$(BIN)/python -m benchmarks.updates --write
 	$(BIN)/python -m benchmarks.chain_workflow
 	$(BIN)/python -m benchmarks.predicted --write
