@@ -16,6 +16,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, fraction
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import FINER_POINTS, OUTCOME_DRAWS
+from poolrl.learning.law import Law
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.stored import Planned
 from poolrl.learning.together import quasi_together
@@ -62,11 +63,12 @@ def stages_from_visits(
     arrival = problem.natural_state(partition.states.points)
     uniform = np.full(partition.state_count, 1.0 / partition.state_count)
 
-    def expected_reward(step: int, rows: IntArray, kernel: FloatArray) -> FloatArray:
+    def stage(step: int, rows: IntArray, kernel: FloatArray, visits: FloatArray) -> Stage:
         state, action = problem.natural_pair(partition.pairs[step].points[rows])
         rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
         # A node and a next node may not fit each other (less stock before than after), so rewards are clipped.
-        return np.asarray((kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1))
+        expected = (kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1)
+        return Stage(np.asarray(expected), kernel, visits, bound, rows)
 
     def stages(step: int) -> Iterator[Stage]:
         pairs = released.pairs[step]
@@ -77,11 +79,9 @@ def stages_from_visits(
             visits = joint.sum(axis=1)
             trusted = visits > bound
             kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
-            yield Stage(expected_reward(step, rows, kernel), kernel, visits, bound, rows)
-        if not trusted_only:
-            for rows in _blocks(np.flatnonzero(~hopeful), partition):
-                kernel = np.tile(uniform, (len(rows), 1))
-                yield Stage(expected_reward(step, rows, kernel), kernel, np.zeros(len(rows)), bound, rows)
+            yield stage(step, rows, kernel, visits)
+        for rows in [] if trusted_only else _blocks(np.flatnonzero(~hopeful), partition):
+            yield stage(step, rows, np.tile(uniform, (len(rows), 1)), np.zeros(len(rows)))
 
     return stages
 
@@ -110,12 +110,10 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
 def quasi_outcomes(outcomes: OutcomeDistribution, many: int, together: float) -> FloatArray:
     """Quasi-random outcomes of every step, (H, many, k), drawn from an estimate without labels."""
-    cumulative = np.cumsum(outcomes.weights, axis=-1)
-    horizon, products, bins = cumulative.shape
+    horizon, products, _ = outcomes.weights.shape
     uniform, drawn = quasi_together(products, many, together), np.empty((horizon, many, products))
     for step, i in np.ndindex(horizon, products):
-        position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
-        drawn[step, :, i] = outcomes.points[i, np.minimum(position, bins - 1)]
+        drawn[step, :, i] = outcomes.points[i, Law(outcomes.weights[step, i]).bins_at(uniform[:, i])]
     return drawn
 
 
@@ -210,13 +208,13 @@ def induction_on_axes(outcomes: OutcomeDistribution, axes: Axes) -> tuple[FloatA
     """Q_h at the nodes, (H, k, N), and the best levels (H, k) where the action alone decides what happens next."""
     horizon, by_level = axes.problem.horizon, axes.problem.action_sets_state
     q, value = np.empty((horizon, *axes.q_shape)), np.zeros(axes.v_shape)
-    levels = np.empty((horizon, axes.problem.state_dim)) if by_level else None
+    levels = np.empty((horizon, axes.problem.state_dim))
     for step in reversed(range(horizon)):
         q[step] = expected_on_axes(outcomes, axes, step, *axes.nodes(step), value).T
-        if levels is not None:
+        if by_level:
             levels[step] = _finer_levels(outcomes, axes, step, q[step], value)
         value = axes.state_values(step, q[step])
-    return q, levels
+    return q, levels if by_level else None
 
 
 def _finer_levels(outcomes: OutcomeDistribution, axes: Axes, step: int, q: FloatArray, value: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.resolution import FINER_POINTS
 from poolrl.learning import priors
-from poolrl.learning.law import cumulative
+from poolrl.learning.law import Law
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -126,10 +126,8 @@ def less_succeeds(problem: OutcomeProblem) -> bool:
 
 def law_at_shares(weights: FloatArray, points: FloatArray, shares: FloatArray) -> FloatArray:
     """Outcomes (m, k) at the same shares (m,) of their laws (k, B), whose weight is spread evenly over each bin."""
-    half = (points[:, 1:2] - points[:, :1]) / 2 if points.shape[-1] > 1 else 0.0
-    edges, below = np.hstack([points - half, points[:, -1:] + half]), cumulative(weights)
-    below /= weights.sum(axis=-1, keepdims=True)
-    return np.stack([np.interp(shares, *law) for law in zip(below, edges, strict=True)], axis=1)
+    width = points[:, 1:2] - points[:, :1] if points.shape[-1] > 1 else 0.0
+    return np.asarray((points[:, :1] + width * (Law(weights).places_at(shares) - 0.5)).T)
 
 
 def _expected_worth(

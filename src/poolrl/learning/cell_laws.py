@@ -167,7 +167,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     cells of the same value would give, so its own trees never count twice. The likelihoods, whose largest are zero,
     become the weights in place: there are cells × laws of them.
     """
-    grid, means, shapes = laws.log_means, len(laws.log_means), len(laws.usual)
+    means, shapes = len(laws.log_means), len(laws.usual)
     cells, uniform = len(log_likelihood), log_likelihood[:, means * shapes + UNIFORM].astype(np.float64)
     for of_cell in log_likelihood:
         np.exp(np.maximum(of_cell, IMPOSSIBLE, out=of_cell), out=of_cell)

@@ -37,7 +37,6 @@ from poolrl.learning.trees import Cells, consistent_masses, kaplan_meier, mean_l
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
-
 # Our matrices are small. Threads that share them wait for each other, ten times as long where others use the cores.
 LINEAR_ALGEBRA = ThreadpoolController()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -41,8 +41,8 @@ class FadedTrees:
     def of(cls, released: PrivateOutcomes) -> Self:
         """The trees of one period."""
         left, slots = released.on_top.get("left_over"), float(released.total)
-        rest = {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.counts}
-        arrays = {f"level_{level.shape[-1]}": level for level in released.levels} | rest
+        arrays: dict[str, Any] = {f"level_{level.shape[-1]}": level for level in released.levels}
+        arrays |= {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.counts}
         floats = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items() if array is not None}
         return cls(floats, slots, slots, released.variance, left.variance if left else 0.0)
 
@@ -68,7 +68,8 @@ class FadedTrees:
 
     def after(self, earlier: FadedTrees, forgetting: float) -> FadedTrees:
         """The sum of these trees and of earlier, faded ones."""
-        if _shapes(self) != _shapes(earlier):
+        mine, theirs = ({n: a.shape for n, a in trees.arrays.items() if n != "left"} for trees in (self, earlier))
+        if mine != theirs:
             raise ValueError("the earlier release has trees of another shape: other steps, products, labels or bins")
         return self._plus(earlier, forgetting, forgetting**2)
 
@@ -89,17 +90,16 @@ class FadedTrees:
     def to_learn_from(self, like: PrivateOutcomes) -> PrivateOutcomes:
         """As counts of the effective number of slots, with the guarantee and labels of the last release."""
         factor = self.slots / self.squares
-        unobserved, totals, left = (
-            self.arrays[name] * factor if name in self.arrays else None for name in ("unobserved", "totals", "left")
-        )
+        sums = {name: array * factor for name, array in self.arrays.items()}
+        left = {"left_over": PrivateTable(sums["left"], factor**2 * self.left_variance)} if "left" in sums else {}
         return replace(
             like,
             levels=tuple(level * factor for level in self.levels),
-            unobserved=unobserved,
-            totals=totals,
+            unobserved=sums.get("unobserved"),
+            totals=sums.get("totals"),
             total=self.slots * factor,
             variance=self.variance * factor**2,
-            on_top={} if left is None else {"left_over": PrivateTable(left, factor**2 * self.left_variance)},
+            on_top=left,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -125,7 +125,3 @@ class FadedTrees:
         if not (sound and positive and left_fits and arrays.keys() <= known):
             raise ValueError(f"{path} does not hold released trees")
         return trees
-
-
-def _shapes(trees: FadedTrees) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in trees.arrays.items() if name != "left"}

@@ -31,6 +31,11 @@ class Law:
         reached[..., -1] = self.below[..., -1]
         return np.maximum(np.diff(reached, axis=-1), 0.0)
 
+    def places_at(self, shares: FloatArray) -> FloatArray:
+        """Where shares (n,) of each law's weight are reached, (..., n), of laws (k, B)."""
+        edges = np.arange(self.below.shape[-1])
+        return np.stack([np.interp(shares, law / law[-1], edges) for law in self.below])
+
     def bins_at(self, shares: FloatArray) -> IntArray:
         """The bins in which shares (n,) of one law's weight lie."""
         place = np.searchsorted(self.below[1:], shares * self.below[-1], side="right")

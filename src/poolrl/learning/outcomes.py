@@ -181,10 +181,15 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     return Law(weights).between(places_of(wanted, weights.shape[-1]))
 
 
+def known_outcomes(problem: OutcomeProblem, probabilities: FloatArray) -> OutcomeDistribution:
+    """Probabilities (*labels, H, k, bins) of equal bins between the public bounds."""
+    return OutcomeDistribution(bin_middles(problem, probabilities.shape[-1]), probabilities)
+
+
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
     """The public prior: all outcomes between the bounds are equally likely."""
-    weights = np.full((*problem.labels.shape, problem.horizon, problem.outcome_dim, bins), 1.0 / bins)
-    return OutcomeDistribution(bin_middles(problem, bins), weights)
+    shape = (*problem.labels.shape, problem.horizon, problem.outcome_dim, bins)
+    return known_outcomes(problem, np.full(shape, 1.0 / bins))
 
 
 def bin_middles(problem: OutcomeProblem, bins: int, tops: FloatArray | None = None) -> FloatArray:

@@ -14,6 +14,8 @@ from poolrl.geometry.resolution import (
     BENCHMARK_GRID_BINS,
     BENCHMARK_RINGS,
     BENCHMARK_STATE_BINS,
+    GRID_BINS,
+    RING_COUNT,
 )
 from poolrl.learning.backward_induction import (
     Bernstein,
@@ -73,11 +75,11 @@ def quickest(values: ValueSettings) -> ValueSettings:
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
     """Those of the problem's planner. Visits are counted on nodes, and few dimensions have room for a grid."""
     name = "nodes" if isinstance(counts, Visits) else problem.planner
-    return Grid(linear=True) if name == "nodes" and _fits_grid(problem) else PLANNERS[name]
+    return _grid_or_rings(problem) if name == "nodes" else PLANNERS[name]
 
 
-def _fits_grid(problem: Problem) -> bool:
-    return problem.state_dim + problem.action_dim <= 2
+def _grid_or_rings(problem: Problem, bins: int = GRID_BINS, rings: int = RING_COUNT) -> Grid | Zones:
+    return Grid(bins, linear=True) if problem.state_dim + problem.action_dim <= 2 else Zones(rings)
 
 
 def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
@@ -85,15 +87,13 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:
         raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
+    kind = type(problem).__name__
     if isinstance(values, ByCount):
-        if not isinstance(problem, OutcomeProblem) or problem.scales_state:
-            raise ValueError(f"ByCount needs a problem whose state is a count; {type(problem).__name__} declares none")
+        if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
+            raise ValueError(f"ByCount needs a problem whose state is a count; {kind} declares none")
         return FoundPoints(problem, values)
     if problem.needs_own_planner and not (problem.planner == "levels" and values == Separable()):
-        raise ValueError(
-            "labels and a scale profile need a problem of inventory and values=Separable(), "
-            "one table of levels for each label cell"
-        )
+        raise ValueError("labels and a scale profile need a problem of inventory and values=Separable(), for its table")
     if isinstance(values, Fitted):
         if not isinstance(problem, OutcomeProblem):
             raise ValueError("Fitted needs a problem that declares its outcomes: use Grid or Zones")
@@ -101,10 +101,7 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     if not isinstance(values, Separable):
         return values.partition(problem)
     if not isinstance(problem, SeparableProblem):
-        raise ValueError(
-            f"Separable needs a problem that declares itself separable; {type(problem).__name__} does not. "
-            "Use Grid (few dimensions) or Zones"
-        )
+        raise ValueError(f"Separable needs a problem that declares itself separable; {kind} does not: use Zones")
     return values.axes(problem)
 
 
@@ -114,16 +111,10 @@ def misfit(problem: Problem, counts: Outcomes | Visits, on_top: Sequence[str]) -
         if isinstance(problem, OutcomeProblem):
             return "pessimism needs visit counts: use counts=Visits(), or leave it out"
         kind = type(problem).__name__
-        return (
-            f"Outcomes needs a problem that declares its outcomes; {kind} does not. Subclass OutcomeProblem, or use "
-            "counts=Visits()"
-        )
+        return f"Outcomes needs a problem that declares its outcomes; {kind} does not: use counts=Visits()"
     if on_top:
         return f"{on_top[0]} needs outcome counts: use counts=Outcomes(), or leave it out"
-    return (
-        "Separable and Fitted plan on outcomes, but Visits counts joint nodes: use counts=Outcomes(), or "
-        "values=Zones(...) or Grid(...)"
-    )
+    return "Separable plans on outcomes, but Visits counts joint nodes: use counts=Outcomes(), Zones(...) or Grid(...)"
 
 
 def finest(problem: OutcomeProblem) -> ValuePoints:
@@ -136,8 +127,7 @@ def finest(problem: OutcomeProblem) -> ValuePoints:
         return Axes(problem, points, beyond=True)
     if problem.planner == "counts":
         return FoundPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
-    values = Grid(bins=BENCHMARK_GRID_BINS, linear=True) if _fits_grid(problem) else Zones(zones=BENCHMARK_RINGS)
-    return values.partition(problem)
+    return _grid_or_rings(problem, BENCHMARK_GRID_BINS, BENCHMARK_RINGS).partition(problem)
 
 
 def plan_on_outcomes(

@@ -139,7 +139,7 @@ class Observed:
     def leaves(self) -> tuple[FloatArray, FloatArray]:
         """Their best linear estimate (cells, kinds, B), and its covariance (B, B)."""
         inverse = np.linalg.inv(self.precision)
-        return self.sums @ inverse, self.variance * inverse
+        return np.asarray(self.sums @ inverse), np.asarray(self.variance * inverse)
 
     @classmethod
     def of(cls, levels: list[FloatArray], variance: float, bins: int) -> Observed:

@@ -120,15 +120,16 @@ def quasi_together(products: int, many: int, correlation: float) -> FloatArray:
 
     factors = int(correlation > 0)
     even = (qmc.Sobol(products + factors, scramble=False).random(many) + 0.5 / many) % 1.0
-    if not factors:
-        return np.asarray(even)
     normal = ndtri(even)
-    return np.asarray(ndtr(math.sqrt(correlation) * normal[:, :1] + math.sqrt(1 - correlation) * normal[:, 1:]))
+    return _moved_together(normal[:, :1], normal[:, 1:], correlation) if factors else np.asarray(even)
 
 
 def drawn_together(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> FloatArray:
     """Uniform numbers (..., k) whose last axis moves together; plain ones without a correlation."""
     if correlation <= 0:
         return rng.random(shape)
-    common, own = rng.standard_normal((*shape[:-1], 1)), rng.standard_normal(shape)
+    return _moved_together(rng.standard_normal((*shape[:-1], 1)), rng.standard_normal(shape), correlation)
+
+
+def _moved_together(common: FloatArray, own: FloatArray, correlation: float) -> FloatArray:
     return np.asarray(ndtr(math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own))

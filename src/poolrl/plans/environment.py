@@ -23,6 +23,8 @@ from poolrl.problems.operations import Operations
 from poolrl.problems.problem import LevelProblem, OutcomeProblem
 
 Seen = NDArray[np.float32]
+# The next state, and what the step cost.
+Acted = tuple[FloatArray, FloatArray]
 # Actions are in single precision. A level that misses a pack by rounding error counts as reached.
 SINGLE = 1e-4
 
@@ -49,9 +51,7 @@ class _Shop:
         enough = (order > 0) & (order >= terms.minimum[:, step] - 1e-9) & terms.deliveries[:, step]
         return np.where(enough, order, 0.0)
 
-    def act(
-        self, step: int, stock: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool
-    ) -> tuple[FloatArray, FloatArray]:
+    def act(self, step: int, stock: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool) -> Acted:
         """Order, sell, and pay for what is left or missing: the next stock, and what the step cost (1, k)."""
         terms, order = self.laws.terms, self.order(step, stock, shares)
         left, cost = self.laws.sold(step, stock + order, order, rng)
@@ -67,29 +67,24 @@ class _Formulas:
     def __init__(self, model: PrivateModel, problem: OutcomeProblem) -> None:
         if model.guarantee.scaled or problem.labels:
             raise ValueError("formulas of a problem know neither labels nor a scale: give operations, cell and scale")
-        self.problem, self._laws = problem, model.under(problem.world)
+        self.problem, self.laws = problem, model.under(problem.world)
         self.low, self.high = problem.state_low, problem.state_high
         self.actions, self.horizon = problem.action_dim, problem.horizon
 
     def start(self, rng: np.random.Generator) -> FloatArray:
         """The initial state (1, w), and outcomes that nobody has seen yet."""
-        self._outcomes = self._laws.sample(1, rng=rng)
+        self.outcomes = self.laws.sample(1, rng=rng)
         return np.zeros((1, len(self.low))) + self.problem.initial_state
 
-    def act(
-        self, step: int, state: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool
-    ) -> tuple[FloatArray, FloatArray]:
+    def act(self, step: int, state: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool) -> Acted:
         """Act within what the state allows: the next state, and what the step cost (1,)."""
         low, high = self.problem.allowed(step, state)
-        chosen, outcomes = low + shares * (high - low), self._outcomes[:, step]
-        cost = self.problem.cost(step, state, chosen, outcomes)
-        return self.problem.next_state(step, state, chosen, outcomes)[..., : self.problem.state_dim], cost
+        met = step, state, low + shares * (high - low), self.outcomes[:, step]
+        return self.problem.next_state(*met)[..., : self.problem.state_dim], self.problem.cost(*met)
 
 
 class ModelEnv(gym.Env[Seen, Any]):
     """One trajectory at a time. A shop has `rounds` of its steps, a label `cell`, and a usual `scale`."""
-
-    metadata = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
 
     def __init__(
         self,
@@ -106,8 +101,7 @@ class ModelEnv(gym.Env[Seen, Any]):
         if not isinstance(of, Operations) and (rounds > 1 or cell or scale is not None):
             raise ValueError("rounds, cell and scale are for a shop with operations")
         self.world = _Shop(model, of, cell, scale) if isinstance(of, Operations) else _Formulas(model, of)
-        self.steps = rounds * self.world.horizon
-        self.number = self.steps  # it has not begun
+        self.number = self.steps = rounds * self.world.horizon  # it has not begun
         self.observation_space = gym.spaces.Box(0.0, 1.0, (len(self.world.low) + self.world.horizon,), np.float32)
         self.action_space = gym.spaces.Box(0.0, 1.0, (self.world.actions,), np.float32)
 
@@ -122,15 +116,14 @@ class ModelEnv(gym.Env[Seen, Any]):
         if self.number == self.steps:
             raise gym.error.ResetNeeded("the trajectory has not begun, or has ended: call reset")
         shares = np.clip(np.nan_to_num(np.asarray(action, dtype=np.float64)), 0.0, 1.0)[None]
-        last, goes_on = self.number == self.steps - 1, self.world.goes_on
-        step = self.number % self.world.horizon
+        step, last = self.number % self.world.horizon, self.number == self.steps - 1
         self.state, cost = self.world.act(step, self.state, shares, self.np_random, last=last)
         self.number += 1
+        goes_on = self.world.goes_on
         return self._see(), -float(cost.sum()), last and not goes_on, last and goes_on, {}
 
     def _see(self) -> Seen:
         """The state in shares of its bounds, and the step. After the last step the first one is shown."""
-        day = np.zeros(self.world.horizon)
-        day[self.number % self.world.horizon] = 1.0
+        day = np.eye(self.world.horizon)[self.number % self.world.horizon]
         unit = np.clip((self.state[0] - self.world.low) / (self.world.high - self.world.low), 0.0, 1.0)
         return np.concatenate([unit, day]).astype(np.float32)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
 from poolrl.geometry.resolution import BENCHMARK_BINS
 from poolrl.learning.levels import costs_of_levels
-from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
+from poolrl.learning.outcomes import OutcomeDistribution, known_outcomes, uniform_outcomes
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
@@ -41,8 +41,7 @@ def rollout_costs(
     by_step = {}
     for name, given in (labels or {}).items():
         values = np.asarray(given)
-        per_path = values[:, None] if values.ndim == 1 else values
-        by_step[name] = shaped(f"label {name!r}", per_path, paths.shape[:2])
+        by_step[name] = shaped(f"label {name!r}", values[:, None] if values.ndim == 1 else values, paths.shape[:2])
     for step in range(problem.horizon):
         known = {name: given[:, step] for name, given in by_step.items()}
         action = policy.act(step, state, scale=None if scales is None else scales[:, step], labels=known)
@@ -61,8 +60,8 @@ def relative_gap(
 ) -> float:
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
-    # A problem that earns has costs below zero: earnings are compared with the benchmark's.
-    if best == 0 or (best < 0 and not problem.earns):
+    # Rounds earn, so costs lie below zero: earnings are compared with the benchmark's.
+    if best == 0 or (best < 0 and not problem.counts_down):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
     return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
 
@@ -76,11 +75,7 @@ def cost_difference(
 
 def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
     """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`."""
-    return costs_of_levels(problem, _known(problem, probabilities), levels)
-
-
-def _known(problem: OutcomeProblem, probabilities: FloatArray) -> OutcomeDistribution:
-    return OutcomeDistribution(bin_middles(problem, probabilities.shape[-1]), probabilities)
+    return costs_of_levels(problem, known_outcomes(problem, probabilities), levels)
 
 
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
@@ -99,17 +94,15 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     below = np.minimum(np.floor(position), BENCHMARK_BINS - 1).astype(np.int64)
     part = position - below
     weights = np.zeros((problem.horizon, problem.outcome_dim, BENCHMARK_BINS + 1))
-    for step in range(problem.horizon):
-        for i in range(problem.outcome_dim):
-            left = below[:, step, i]
-            weights[step, i] = np.bincount(left, 1 - part[:, step, i], minlength=BENCHMARK_BINS + 1)
-            weights[step, i] += np.bincount(left + 1, part[:, step, i], minlength=BENCHMARK_BINS + 1)
+    for place in np.ndindex(weights.shape[:2]):
+        left, share = below[:, *place], part[:, *place]
+        weights[place] = np.bincount(left, 1 - share, len(axis)) + np.bincount(left + 1, share, len(axis))
     return _planned(problem, OutcomeDistribution(axis.T, weights / len(paths)))
 
 
 def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
     """The dynamic programme on a known distribution: probabilities (*labels, H, k, bins) of equal outcome bins."""
-    return _planned(problem, _known(problem, probabilities))
+    return _planned(problem, known_outcomes(problem, probabilities))
 
 
 def data_free(problem: OutcomeProblem) -> Policy:
