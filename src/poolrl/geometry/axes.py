@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,20 +45,13 @@ class Axes:
     beyond: bool = False
 
     def __post_init__(self) -> None:
-        cells = self.problem.state_dim * self.points * self.points
-        cells *= 1 if self.problem.action_sets_state else self.points
-        if cells > LARGEST_TABLE:
+        if (cells := math.prod(self.q_shape) * self.points) > LARGEST_TABLE:
             raise ValueError(f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}")
 
     @property
     def q_shape(self) -> tuple[int, ...]:
         """(k, N)."""
         return self.problem.state_dim, self.points if self.problem.action_sets_state else self.points**2
-
-    @property
-    def v_shape(self) -> tuple[int, ...]:
-        """(k, P)."""
-        return self.problem.state_dim, self.points
 
     def state_axis(self) -> FloatArray:
         """(P, k)."""

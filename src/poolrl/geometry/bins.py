@@ -5,8 +5,6 @@ would then put a small shop into the first of them. The i-th of B edges is (i/B)
 engine has a correctly rounded square root, so a row falls into the same bin everywhere.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

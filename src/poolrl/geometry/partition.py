@@ -57,16 +57,6 @@ class Partition:
             )
 
     @property
-    def q_shape(self) -> tuple[int, ...]:
-        """(N,)."""
-        return (self.pair_count,)
-
-    @property
-    def v_shape(self) -> tuple[int, ...]:
-        """(S,)."""
-        return (self.state_count,)
-
-    @property
     def pair_count(self) -> int:
         """N."""
         return self.pairs[0].count
@@ -204,10 +194,8 @@ class Lattice:
         return np.stack(nodes, axis=1), np.stack(weights, axis=1)
 
     def _number(self, cell: IntArray) -> IntArray:
-        number = cell[..., 0]
-        for axis in range(1, len(self.reach)):
-            number = number * self.bins + cell[..., axis]
-        return number
+        axes = range(1, len(self.reach))
+        return reduce(lambda number, axis: number * self.bins + cell[..., axis], axes, cell[..., 0])
 
 
 @dataclass(frozen=True)
@@ -225,13 +213,14 @@ class Zones:
         """Draw the nodes of every step from the public seed."""
         rng = np.random.default_rng(self.geometry_seed)
         pairs = tuple(self._pair_rings(problem, step, rng) for step in range(problem.horizon))
-        return Partition(problem, pairs, self._state_rings(problem, rng))
+        everywhere = np.ones(problem.state_dim)
+        states = _at_norm(*self._drawn(everywhere, rng), everywhere)
+        return Partition(problem, pairs, Rings.among(states, float(np.linalg.norm(everywhere))))
 
     def _pair_rings(self, problem: Problem, step: int, rng: np.random.Generator) -> Rings:
         """Rings of pairs, on feasible points wherever a ring has enough of them."""
         reach = problem.boundary.reach[step]
-        norms = self._norms(reach, rng)
-        drawn = rng.uniform(size=(*norms.shape, len(reach))) * reach
+        drawn, norms = self._drawn(reach, rng)
         start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
         chosen = np.empty((self.zones, RING_DRAWS, len(reach)))
@@ -249,16 +238,10 @@ class Zones:
             rings = Rings.among(chosen, rings.radius)
         return rings
 
-    def _state_rings(self, problem: Problem, rng: np.random.Generator) -> Rings:
-        reach = np.ones(problem.state_dim)
-        norms = self._norms(reach, rng)
-        points = _at_norm(rng.uniform(size=(*norms.shape, len(reach))) * reach, norms, reach)
-        return Rings.among(points, float(np.linalg.norm(reach)))
-
-    def _norms(self, reach: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Norms (M, draws), each inside its ring."""
+    def _drawn(self, reach: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Points (M, draws, D) of the box, and norms (M, draws) inside their rings."""
         share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, RING_DRAWS))
-        return np.asarray(np.linalg.norm(reach) * share / self.zones)
+        return rng.uniform(size=(*share.shape, len(reach))) * reach, np.linalg.norm(reach) * share / self.zones
 
 
 @dataclass(frozen=True)

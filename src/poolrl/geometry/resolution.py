@@ -1,7 +1,5 @@
 """How finely things are resolved. Each number trades time for accuracy. All are public, and none costs privacy."""
 
-from __future__ import annotations
-
 # Bins of a released tree (`Outcomes.level_sizes`): what a small log can fill, and what a huge one without noise can.
 FEWEST_BINS, MOST_BINS = 8, 1024
 # A distribution is planned on at least this many bins, refined by its shape, whatever the noise allows.

@@ -4,8 +4,6 @@ At nodes the estimated world comes in stages, of one step each: from visits of n
 distribution of outcomes. Γ_h is the penalty on the value of a rarely visited node (Bernstein, Qiao and Wang's DP-APVI).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -207,7 +205,7 @@ def expected_on_axes(
 def induction_on_axes(outcomes: OutcomeDistribution, axes: Axes) -> tuple[FloatArray, FloatArray | None]:
     """Q_h at the nodes, (H, k, N), and the best levels (H, k) where the action alone decides what happens next."""
     horizon, by_level = axes.problem.horizon, axes.problem.action_sets_state
-    q, value = np.empty((horizon, *axes.q_shape)), np.zeros(axes.v_shape)
+    q, value = np.empty((horizon, *axes.q_shape)), np.zeros((axes.problem.state_dim, axes.points))
     levels = np.empty((horizon, axes.problem.state_dim))
     for step in reversed(range(horizon)):
         q[step] = expected_on_axes(outcomes, axes, step, *axes.nodes(step), value).T
@@ -255,9 +253,9 @@ def backward_induction(
     """
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0
-    solved = np.zeros((horizon, *values.q_shape))
+    solved = np.zeros((horizon, values.pair_count))
     shares: list[tuple[float, float]] = []
-    value = np.zeros(values.v_shape)
+    value = np.zeros(values.state_count)
     for step in reversed(range(horizon)):
         q = solved[step]
         trusted = kept = 0

@@ -7,8 +7,6 @@ same shares of each: exact where rewards and next counts are sums of functions o
 this package. Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -281,10 +282,7 @@ def idle_shares(
 
     `first_leaves` (cells,) are seen, of noise `variance`. `law` and `cutoffs` (cells, B) are those of other slots.
     """
-
-    def over_cells(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(steps, values), dtype=np.float64)
-
+    over_cells = partial(np.bincount, steps)
     expected = totals * expected_shares(law, cutoffs)[:, 0, 0]
     room = np.maximum(over_cells(totals * zeros_seen(cutoffs) - expected), 1.0)
     share = np.clip(over_cells(first_leaves - expected) / room, 0.0, priors.MOST_IDLE)

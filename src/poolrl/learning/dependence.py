@@ -11,8 +11,6 @@ Kaplan-Meier takes outcomes to be independent of the levels that cut them off, a
 The rows of a pair stand in different cells, whose noises are independent. So noise leaves every sum right on average.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -14,8 +14,6 @@ those who did not buy estimates F(price), and F cannot fall: isotonic regression
 n^(−1/3). So it only corrects the law of the shapes. Prices must not follow values that only the seller knows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

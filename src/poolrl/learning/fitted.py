@@ -9,8 +9,6 @@ minimum. U and V are linear in hinges max(0, w·x + c). States and pairs are tho
 random actions, then the one that was fitted last, with a little less or more than it says.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A law on bins, and how it is read: between edges, on other bins, and at random."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

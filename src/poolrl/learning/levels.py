@@ -8,8 +8,6 @@ Unmet demand is lost, or waits and is ordered at once: both leave nothing for to
 is that of one trajectory from empty shelves. With a scale it is a multiple: step h counts as its public profile says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,6 +44,7 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
     tops = np.broadcast_to(widest, labelled).reshape(cells, products)
     # Cells that may follow each other share one unit.
     labels = len(problem.labels.shape)
+    staying = tuple(label for label in range(labels) if label not in changing)
     largest = problem.scale_profile.max(axis=(*changing, labels), keepdims=True)
     profile = (problem.scale_profile / largest).reshape(per_step)
     limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
@@ -56,25 +55,17 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
     for step in reversed(range(horizon)):
         size = profile[:, step]
         demand = on_axis(weights[:, step], points, size, tops)
-        cost = expected_cost_on(problem, step, demand, edges) + carried(demand, value)
+        cost = cost_from(problem, step, demand, edges, value)
         cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
         allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
         levels[:, step] = np.minimum(_lowest_place(cost, allowed.argmin(axis=-1), edges) / size, limits[:, step])
         best = np.minimum.accumulate(allowed[..., ::-1], axis=-1)[..., ::-1]
         # Above the limit nothing is ordered.
         by_label = np.where(np.isinf(best), cost, best).reshape(*labelled, bins + 1)
-        chance = _chances(problem, outcomes, step, changing)[..., None, None]
-        average = (chance * by_label).sum(axis=changing, keepdims=True)
+        rows = outcomes.rows[..., step].sum(axis=staying, keepdims=True)
+        average = ((rows / rows.sum())[..., None, None] * by_label).sum(axis=changing, keepdims=True)
         value = np.broadcast_to(average, by_label.shape).reshape(value.shape)
     return levels.reshape(*problem.labels.shape, horizon, products)
-
-
-def _chances(problem: LevelProblem, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
-    """How likely each value of the changing labels is at a step, (*labels) with other labels of size one."""
-    fixed = tuple(i for i in range(len(problem.labels.shape)) if i not in changing)
-    slots = np.zeros(problem.labels.shape) if outcomes.slots is None else outcomes.slots[..., step, :].sum(axis=-1)
-    counts = np.maximum(slots, 0.0).sum(axis=fixed, keepdims=True) + priors.LEAST_WEIGHT
-    return np.asarray(counts / counts.sum())
 
 
 def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
@@ -125,27 +116,21 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     return Law(weights).between(np.arange(bins + 1) * ratio[..., None])
 
 
-def expected_cost_on(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray) -> FloatArray:
-    """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, (cells, products, B + 1), with demand in the middles of the bins."""
-    middles = (edges[..., :-1] + edges[..., 1:]) / 2
+def cost_from(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray, value: FloatArray) -> FloatArray:
+    """G_h on the edges y, from V_{h+1} on them, (cells, products, B + 1), with demand in the middles of the bins.
+
+    The amount left lies between two edges, as demand is in the middle of a bin.
+    """
+    middles, halfway = ((ends[..., :-1] + ends[..., 1:]) / 2 for ends in (edges, value))
     below, amount = cumulative(demand), cumulative(demand * middles)
-    left = edges * below - amount
-    missing = (amount[..., -1:] - amount) - edges * (below[..., -1:] - below)
-    labelled = (*problem.labels.shape, *edges.shape[1:])
+    beyond = below[..., -1:] - below
+    left, missing = edges * below - amount, (amount[..., -1:] - amount) - edges * beyond
+    labelled, bins = (*problem.labels.shape, *edges.shape[1:]), demand.shape[-1]
     cost = problem.of_leftovers(np.s_[..., step, :, None], left.reshape(labelled), missing.reshape(labelled))
-    return cost.reshape(edges.shape)
-
-
-def carried(demand: FloatArray, value: FloatArray) -> FloatArray:
-    """E V((y − D)⁺) on the edges y. The amount left lies between two edges, as demand is in the middle of a bin."""
-    bins = demand.shape[-1]
-    halfway = (value[..., :-1] + value[..., 1:]) / 2
     length = fft.next_fast_len(2 * bins, real=True)
-    product = fft.rfft(demand, length) * fft.rfft(halfway, length)
-    sums = fft.irfft(product, length)[..., :bins]
-    below = cumulative(demand)
-    sold_out = (below[..., -1:] - below) * value[..., :1]
-    return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + sold_out
+    sums = fft.irfft(fft.rfft(demand, length) * fft.rfft(halfway, length), length)[..., :bins]
+    carried = np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + beyond * value[..., :1]
+    return cost.reshape(edges.shape) + carried
 
 
 def _lowest_place(cost: FloatArray, best: IntArray, edges: FloatArray) -> FloatArray:
@@ -177,7 +162,7 @@ def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels
     value = np.zeros_like(edges)
     for step in reversed(range(horizon)):
         demand = on_axis(weights[:, step], points, profile[:, step], tops)
-        after = expected_cost_on(problem, step, demand, edges) + carried(demand, value)
+        after = cost_from(problem, step, demand, edges, value)
         value = read_at(after, np.maximum(np.arange(bins + 1.0), (wanted[:, step] / tops * bins)[..., None]))
     return np.asarray(value[..., 0].reshape(*problem.labels.shape, products))
 

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
-from poolrl.learning import priors
 from poolrl.learning.law import Law
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
@@ -185,12 +184,7 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
     axes = tuple(problem.labels.names.index(name) for name in unknown)
     # How common each value is, given the other labels and the step, (*labels, H).
-    counts = (
-        np.zeros(outcomes.weights.shape[:-2])
-        if outcomes.slots is None
-        else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
-    )
-    chance = (counts + priors.LEAST_WEIGHT) / (counts + priors.LEAST_WEIGHT).sum(axis=axes, keepdims=True)
+    chance = outcomes.rows / outcomes.rows.sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)
     changing = tuple(name for name in policy.report.step_labels if name not in unknown)

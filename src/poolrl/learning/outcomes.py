@@ -4,8 +4,6 @@ Above the levels that shops tried, demand is not seen, and the few rows that rea
 goes on by its shape where fewer than one slot in ten looked further (docs/departures.md, 27).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,6 +116,12 @@ class OutcomeDistribution:
     def by_cell(self) -> tuple[FloatArray, FloatArray]:
         """Weights (C, H, k, B) and points (C, k, B) of the label cells, one after another."""
         return self.weights.reshape(-1, *self.weights.shape[-3:]), self.points.reshape(-1, *self.points.shape[-2:])
+
+    @property
+    def rows(self) -> FloatArray:
+        """How common each label cell is at each step, (*labels, H); never quite zero."""
+        slots = np.zeros(self.weights.shape[:-1]) if self.slots is None else self.slots
+        return np.maximum(slots.sum(axis=-1), 0.0) + priors.LEAST_WEIGHT
 
     @property
     def explored(self) -> FloatArray:

@@ -1,7 +1,5 @@
 """From an estimated world to a decision rule: which stages, which values, then backward induction."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -80,7 +78,8 @@ def _greedy(problem: Problem, arrays: Mapping[str, FloatArray]) -> GreedyQ:
     else:
         pairs = _rings(arrays["pairs"], problem.boundary.reach)
         where = Partition(problem, pairs, _rings(arrays["states"][None], np.ones((1, problem.state_dim)))[0])
-    return GreedyQ(where, _shaped(arrays["q"], (problem.horizon, *where.q_shape)))
+    nodes = where.q_shape if isinstance(where, Axes) else (where.pair_count,)
+    return GreedyQ(where, _shaped(arrays["q"], (problem.horizon, *nodes)))
 
 
 def _counted(problem: Problem, arrays: Mapping[str, FloatArray]) -> CountTable:

@@ -1,7 +1,5 @@
 """What was learned, for others: the report of how, and the files. A file holds arrays, and a JSON text of facts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ share p of products beyond their edges, the right side grows with r, so it is so
 Edges near the middle of each law say most, and make an error in p matter least. Everything here is post-processing.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -84,12 +84,8 @@ def consistent_masses(cells: Cells, centre: FloatArray, *, a_sample: bool = Fals
 
         Given the parent m, the children's estimates z of variance v leave x = z_l + (m − z_l − z_r) / 2, with v / 2.
         """
-        left, right, expected, both = (
-            nodes[..., 0::2],
-            nodes[..., 1::2],
-            law[..., 0::2],
-            law[..., 0::2] + law[..., 1::2],
-        )
+        left, right, expected = nodes[..., 0::2], nodes[..., 1::2], law[..., 0::2]
+        both = expected + law[..., 1::2]
         share = np.where(both > 0, expected / np.where(both > 0, both, 1.0), 0.5)
         x = left + (parent - left - right) * 0.5
         mass = parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
@@ -122,13 +118,12 @@ def upward(levels: Sequence[FloatArray | IntArray], variance: float) -> tuple[li
         size //= 2
         children, sum_variance = estimates[0], 2 * variances[0]
         from_children = children[..., 0::2] + children[..., 1::2]
-        if size not in own:
-            estimates.insert(0, from_children)
-            variances.insert(0, sum_variance)
-            continue
-        weight = sum_variance / (sum_variance + variance) if variance > 0 else 1.0
-        estimates.insert(0, weight * own[size] + (1 - weight) * from_children)
-        variances.insert(0, variance * weight)
+        if size in own:
+            weight = sum_variance / (sum_variance + variance) if variance > 0 else 1.0
+            from_children = weight * own[size] + (1 - weight) * from_children
+            sum_variance = variance * weight
+        estimates.insert(0, from_children)
+        variances.insert(0, sum_variance)
     return estimates, variances
 
 

@@ -9,8 +9,6 @@ expected use of room minus C. At each step the plan takes the one price at which
 simulated paths, beside the bound, is the certified gap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

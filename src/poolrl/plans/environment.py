@@ -8,8 +8,6 @@ An action of another problem is a point of what the state allows, as shares from
 observation is the state in shares of its bounds, and the step. The reward is minus the cost of the step.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

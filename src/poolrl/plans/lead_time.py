@@ -15,8 +15,6 @@ in L steps, when the demand of L + 1 steps has come off it. So the programme is 
     V_h(p) = min { K [y > p] + c (y − p) + G_h(y) + E V_{h+1}(y − D_h) : y ≥ p }
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 

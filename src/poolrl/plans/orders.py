@@ -199,11 +199,15 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     now = terms.of_leftovers((..., None), left, missing)
     if prices is not None:
         now = now + prices[..., None] * stock[:, None]
-    spectra = fft.rfft(laws.chance, fft.next_fast_len(2 * size, real=True))
+    length, sold_out = fft.next_fast_len(2 * size, real=True), 1 - np.cumsum(laws.chance, axis=-1)
+    spectra = fft.rfft(laws.chance, length)
     orders, after = np.zeros((columns, horizon, size), dtype=np.int64), np.empty((columns, horizon, size))
 
     def one_step(step: int, value: FloatArray) -> FloatArray:
-        stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
+        tomorrow = read_at(value, (1 - terms.spoilage[:, step, None]) * np.arange(size))
+        carried = fft.irfft(spectra[:, step] * fft.rfft(tomorrow, length), length)[..., :size]
+        stay = now[:, step] + terms.discount * (carried + sold_out[:, step] * tomorrow[:, :1])
+        after[:, step] = stay
         chosen = _best_orders(laws, step, stay) if given is None else _paid_for(laws, step, stay, given[:, step])
         value, orders[:, step] = chosen
         return value
@@ -249,16 +253,6 @@ def solve_cycle(
             value = value + change * (0.5 if number > DAMPED_AFTER else 1.0)
             value = value - value[:, :1]
     return cost, doubt
-
-
-def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:
-    """G_h, from V_{h+1}."""
-    terms, size = laws.terms, value.shape[-1]
-    tomorrow = read_at(value, (1 - terms.spoilage[:, step, None]) * np.arange(size))
-    length = fft.next_fast_len(2 * size, real=True)
-    carried = fft.irfft(spectrum * fft.rfft(tomorrow, length), length)[..., :size]
-    sold_out = (1 - np.cumsum(laws.chance[:, step], axis=-1)) * tomorrow[:, :1]
-    return np.asarray(now + terms.discount * (carried + sold_out))
 
 
 def _paid_for(laws: UnitLaws, step: int, stay: FloatArray, orders: IntArray) -> tuple[FloatArray, IntArray]:

@@ -6,8 +6,6 @@
 The file does not keep the cost of a plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -103,19 +101,21 @@ def _rule(
 ) -> OrderRule | list[CapacityRule] | list[LeadTimePlan]:
     """What a file says, for label cells, steps and products by their number."""
 
-    def part(name: str, *shape: int) -> Any:
+    def part(name: str, *shape: int, positive: bool = False) -> Any:
         if arrays[name].shape != shape:
             raise ValueError(f"an array has shape {arrays[name].shape}, where the names ask for {shape}")
+        if positive and not (arrays[name] > 0).all():
+            raise ValueError("widths and volumes must be positive")
         return arrays[name]
 
     if facts["kind"] == "orders":
         orders = part("orders", cells * many, steps, arrays["orders"].shape[-1]).astype(np.int64)
-        return OrderRule(orders, _positive(part("width", cells * many)), many, bool(facts["cycle"]))
+        return OrderRule(orders, part("width", cells * many, positive=True), many, bool(facts["cycle"]))
     if facts["kind"] == "capacity":
         prices = arrays["levels"].shape[2]
         if prices < 2:
             raise ValueError("levels are for two prices or more")
-        volumes, levels = _positive(part("volumes", cells, many)), part("levels", cells, steps, prices, many)
+        volumes, levels = part("volumes", cells, many, positive=True), part("levels", cells, steps, prices, many)
         rooms = (part(name, cells, steps) for name in ("room", "capacity"))
         return [CapacityRule(*cell) for cell in zip(volumes, *rooms, levels, strict=True)]
     if facts["kind"] != "lead time":
@@ -125,7 +125,7 @@ def _rule(
     if lead_time > steps:
         raise ValueError("the lead time is longer than a trajectory")
     for number in range(cells * many):
-        width = float(_positive(part(f"width_{number}", 1))[0])
+        width = float(part(f"width_{number}", 1, positive=True)[0])
         table = arrays.get(f"table_{number}")
         if table is not None and (table.ndim != 1 + lead_time or len(table) != steps):
             raise ValueError("a table of orders has other steps than the names")
@@ -133,9 +133,3 @@ def _rule(
         base, cap = (None if table is not None else part(f"{name}_{number}", steps) for name in ("base", "cap"))
         plans.append(LeadTimePlan(width, lead_time, table, base, cap, unknown, unknown, None))
     return plans
-
-
-def _positive(array: FloatArray) -> FloatArray:
-    if not (array > 0).all():
-        raise ValueError("widths and volumes must be positive")
-    return array

@@ -1,7 +1,5 @@
 """Inventory control with zero lead time: order up to y ≥ x, meet demand D, pay for what is left or missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
 

@@ -3,8 +3,6 @@
 Label values are declared, never read off a log. A value that was not declared has no cell, and its row is unobserved.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping

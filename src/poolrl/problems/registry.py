@@ -1,7 +1,5 @@
 """Every kind of problem by its name in a configuration. Tests, audits and the command line go through this list."""
 
-from __future__ import annotations
-
 from poolrl.problems.inventory import Backlog, Depot, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction

@@ -12,8 +12,6 @@ belong together. Bids below a reserve are not seen, and the worth of things to b
 and so the problem, decides whether C is seen above the own bid, below it or never.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Policies are compared on the same demand paths, so that their difference is not noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

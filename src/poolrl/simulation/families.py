@@ -4,8 +4,6 @@ Parameters of each step and product are drawn from a seed. Trees are drawn from 
 leaf's count follows from its chance, and a node's noise from its variance. No row is made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

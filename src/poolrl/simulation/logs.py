@@ -1,7 +1,5 @@
 """Simulated logs: what a shop would have recorded under a demand path and a behaviour policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
