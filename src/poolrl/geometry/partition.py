@@ -297,21 +297,17 @@ class Rings:
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Non-negative coefficients on the ring's points that sum to one; equal where none is positive."""
         zone, size = self.cell(unit), self.corners.shape[1]
-        raw = np.maximum(self._coefficients(zone, unit), 0.0)
-        # A product, because NumPy's sum along a short axis is slow.
-        total = (raw @ np.ones(size))[:, None]
-        convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
-        return zone[:, None] * size + np.arange(size), convex
-
-    def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
-        """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
-        # Ring by ring, because an inverse gathered for every point would move D² numbers per point.
+        # b · corners⁻¹, ring by ring: an inverse gathered for every point would move D² numbers per point.
         order = np.argsort(zone, kind="stable")
         present, starts = np.unique(zone[order], return_index=True)
         found = np.empty_like(unit)
         for ring, rows in zip(present, np.split(order, starts[1:]), strict=True):
             found[rows] = unit[rows] @ self.inverse[ring]
-        return found
+        raw = np.maximum(found, 0.0)
+        # A product, because NumPy's sum along a short axis is slow.
+        total = (raw @ np.ones(size))[:, None]
+        convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
+        return zone[:, None] * size + np.arange(size), convex
 
 
 # Of one space (pairs or states) at one step.

@@ -149,8 +149,8 @@ class PrivateModel:
         for number in np.unique(cell):
             mine = np.flatnonzero(cell == number)
             for step, coordinate in np.ndindex(*laws.shape[1:3]):
-                law, at = Law(laws[number, step, coordinate]), points[number, coordinate]
-                place = law.bins_at(share[mine, step, coordinate])
+                at = points[number, coordinate]
+                place = Law(laws[number, step, coordinate]).bins_at(share[mine, step, coordinate])
                 # Anywhere in the bin: points are the middles of equal bins.
                 drawn[mine, step, coordinate] = at[place] + (rng.random(len(mine)) - 0.5) * (at[1] - at[0])
         return drawn
@@ -186,17 +186,8 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     # How common each value is, given the other labels and the step, (*labels, H).
     chance = outcomes.rows / outcomes.rows.sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
-    mixed = _mixture(outcomes, chance, axes)
-    changing = tuple(name for name in policy.report.step_labels if name not in unknown)
-    report = replace(policy.report, step_labels=changing)
-    return PrivateModel(everybody, mixed, policy.guarantee, report).plan()
-
-
-def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:
-    """The distribution of outcomes of a cell that is drawn by `chance` along some labels."""
-    tops = outcomes.tops
+    tops, bins = outcomes.tops, outcomes.points.shape[-1]
     widest = np.broadcast_to(tops.max(axis=axes, keepdims=True), tops.shape)
-    bins = outcomes.points.shape[-1]
 
     def mixed(weights: FloatArray) -> FloatArray:
         found = []
@@ -206,10 +197,12 @@ def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int,
             found.append((chance[..., step, None, None] * moved).sum(axis=axes))
         return np.stack(found, axis=-3)
 
-    return OutcomeDistribution(
+    mixture = OutcomeDistribution(
         tops.max(axis=axes)[..., None] * (np.arange(bins) + 0.5) / bins,
         mixed(outcomes.weights),
         None if outcomes.cutoffs is None else mixed(outcomes.cutoffs),
         outcomes.observed,
         None if outcomes.slots is None else outcomes.slots.sum(axis=axes),
     )
+    changing = tuple(name for name in policy.report.step_labels if name not in unknown)
+    return PrivateModel(everybody, mixture, policy.guarantee, replace(policy.report, step_labels=changing)).plan()

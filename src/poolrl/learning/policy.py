@@ -172,8 +172,12 @@ class Policy:
             raise ValueError(f"stock must have shape ({wanted},) or (m, {wanted}), got {state.shape}")
         if not np.isfinite(state).all():
             raise ValueError("stock must be finite")
-        batch = np.atleast_2d(state)
-        cell = self._cells(labels or {}, len(batch))
+        batch, cell = np.atleast_2d(state), self.problem.labels.cells(labels or {})
+        if cell.ndim > 1 or cell.size not in (1, len(batch)):
+            raise ValueError(f"labels must be single values or arrays of {len(batch)} values, one for each row")
+        if (cell < 0).any():
+            raise ValueError("labels must be among the values that the problem declares")
+        cell = np.broadcast_to(cell, (len(batch),))
         if scale is None:
             if self.guarantee.scaled:
                 raise ValueError("this policy was learned with a scale: say what is expected now, scale=...")
@@ -186,14 +190,6 @@ class Policy:
                 # Dividing and multiplying may lose a rounding error, and stock is never sent back.
                 action = np.maximum(action, batch)
         return action if state.ndim == 2 else action[0]
-
-    def _cells(self, labels: Mapping[str, ArrayLike], rows: int) -> IntArray:
-        cell = self.problem.labels.cells(labels)
-        if cell.ndim > 1 or cell.size not in (1, rows):
-            raise ValueError(f"labels must be single values or arrays of {rows} values, one for each row of stock")
-        if (cell < 0).any():
-            raise ValueError("labels must be among the values that the problem declares")
-        return np.broadcast_to(cell, (rows,))
 
     @property
     def levels(self) -> FloatArray:

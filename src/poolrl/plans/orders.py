@@ -208,9 +208,12 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
         carried = fft.irfft(spectra[:, step] * fft.rfft(tomorrow, length), length)[..., :size]
         stay = now[:, step] + terms.discount * (carried + sold_out[:, step] * tomorrow[:, :1])
         after[:, step] = stay
-        chosen = _best_orders(laws, step, stay) if given is None else _paid_for(laws, step, stay, given[:, step])
-        value, orders[:, step] = chosen
-        return value
+        if given is None:
+            value, orders[:, step] = _best_orders(laws, step, stay)
+            return value
+        orders[:, step] = order = given[:, step]
+        paid = terms.purchase[:, step, None] * laws.width[:, None] * order + terms.fixed[:, step, None] * (order > 0)
+        return paid + np.take_along_axis(stay, np.minimum(np.arange(size) + order, size - 1), -1)
 
     last = -terms.salvage[:, None] * stock
     if not terms.cycle:
@@ -242,24 +245,15 @@ def solve_cycle(
         low = np.min(change, axis=1, where=reached, initial=np.inf)
         high = np.max(change, axis=1, where=reached, initial=-np.inf)
         cost, doubt = (low + high) / 2, (high - low) / 2
-        if discount < 1:
-            # The changes to come are a geometric series.
+        if discount < 1:  # the changes to come are a geometric series
             value = value + change
             cost, doubt = value[:, 0] + discount / (1 - discount) * cost, discount / (1 - discount) * doubt
         if (doubt <= CYCLE_SOLVED * np.maximum(np.abs(cost), 1e-12)).all():
             break
-        if discount == 1:
-            # Only differences of values count. Half a step, once it takes long.
+        if discount == 1:  # only differences of values count; half a step, once it takes long
             value = value + change * (0.5 if number > DAMPED_AFTER else 1.0)
             value = value - value[:, :1]
     return cost, doubt
-
-
-def _paid_for(laws: UnitLaws, step: int, stay: FloatArray, orders: IntArray) -> tuple[FloatArray, IntArray]:
-    """V_h of given orders, and these."""
-    terms, size = laws.terms, stay.shape[-1]
-    bought = terms.purchase[:, step, None] * laws.width[:, None] * orders + terms.fixed[:, step, None] * (orders > 0)
-    return bought + np.take_along_axis(stay, np.minimum(np.arange(size) + orders, size - 1), -1), orders
 
 
 def _best_orders(laws: UnitLaws, step: int, stay: FloatArray) -> tuple[FloatArray, IntArray]:

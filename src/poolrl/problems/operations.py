@@ -41,13 +41,10 @@ class Operations:
     def of(self, problem: LevelProblem) -> ShopTerms:
         """For every column (label cell and product); refuses, in words, what no shop can do."""
         shape = (*problem.labels.shape, problem.horizon, problem.products)
-
-        def columns(name: str) -> FloatArray:
-            return column_values(public_array(name, np.asarray(getattr(self, name), dtype=np.float64), shape))
-
-        arrays: dict[str, Any] = {
-            each.name: columns(each.name) for each in fields(self) if each.name not in ("cycle", "discount")
-        }
+        arrays: dict[str, Any] = {}
+        for name in (each.name for each in fields(self) if each.name not in ("cycle", "discount")):
+            given = np.asarray(getattr(self, name), dtype=np.float64)
+            arrays[name] = column_values(public_array(name, given, shape))
         for name, values in arrays.items():
             if name != "salvage" and (values < 0).any():
                 raise ValueError(f"{name} must not be negative, got {values.min():g}")

@@ -121,14 +121,12 @@ class World:
 
     def sample(self, problem: OutcomeProblem, count: int, rng: np.random.Generator) -> FloatArray:
         """Demand, or other outcomes, (count, H, k)."""
-        drawn = np.stack([_draw(each, problem.outcome_high, count, rng) for each in self.probabilities], axis=1)
+        drawn = np.empty((count, *self.probabilities.shape[:2]))
+        for step, laws in enumerate(self.probabilities):
+            chosen = np.stack([Law(law).bins_at(rng.random(count)) for law in laws], axis=-1)
+            # Anywhere in the bin.
+            drawn[:, step] = (chosen + rng.random(chosen.shape)) * problem.outcome_high / laws.shape[-1]
         return problem.arranged(drawn)
-
-
-def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """Amounts (count, k) from probabilities (k, bins), spread evenly inside their bins."""
-    chosen = np.stack([Law(law).bins_at(rng.random(count)) for law in probabilities], axis=-1)
-    return np.asarray((chosen + rng.random(chosen.shape)) * top / probabilities.shape[-1])
 
 
 def worlds_of(problem: OutcomeProblem, demand: str, *, runs: int) -> list[World]:
