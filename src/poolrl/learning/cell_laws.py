@@ -23,13 +23,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy import sparse
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning import priors
-from poolrl.learning.shapes import UNIFORM, Laws, Observed, SingleArray, dictionary, expected_shares, log_likelihoods
+from poolrl.learning.shapes import (
+    UNIFORM,
+    Laws,
+    Observed,
+    SingleArray,
+    dictionary,
+    expected_shares,
+    log_likelihoods,
+    sums_by,
+)
 from poolrl.learning.trees import Cells, consistent_masses, refined
 
 TURNS = 3
@@ -205,7 +213,7 @@ class _Sizes:
         self.effect_spreads = [priors.FIRST_EFFECT_SPREAD] * len(factors)
         self.shift = np.zeros(cells)  # the sum of the effects, in every cell
         self.spread = priors.USUAL_SPREAD
-        self._sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
+        self._sums, self._rows = [sums_by(factor) for factor in factors], np.arange(cells)[:, None]
 
     def prior(self, by_mean: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
         """One round: the probability of each log-mean of the grid in every cell, (cells, M), before its own trees."""
@@ -237,7 +245,7 @@ class _Sizes:
     def _likely_spread(self, by_mean: FloatArray, without_size: FloatArray, weight: float, at: FloatArray) -> float:
         """τ, by its likelihood over all cells and a broad prior around the usual one."""
         columns, part = self._places(at, 1)
-        located = np.take_along_axis(by_mean @ self.laws.smoothed_by_spreads, columns[None], axis=-1)  # (T, cells, 2)
+        located = (by_mean @ self.laws.smoothed_by_spreads)[:, self._rows, columns]  # (T, cells, 2)
         curve = _log_mixture(located, without_size, weight)
         score = (curve[..., 0] + part[:, 0] * (curve[..., 1] - curve[..., 0])).sum(axis=1)
         score -= np.log(priors.CELL_SPREADS / priors.USUAL_SPREAD) ** 2 / 2
@@ -247,7 +255,7 @@ class _Sizes:
     def _read(self, curve: FloatArray, start: FloatArray, many: int) -> FloatArray:
         """Curves (cells, M) on the grid, read from `start` (cells,) on at `many` steps of it; constant beyond it."""
         columns, part = self._places(start, many)
-        found = np.take_along_axis(curve, columns, axis=1)
+        found = curve[self._rows, columns]
         return np.asarray(found[:, :-1] * (1 - part) + found[:, 1:] * part)
 
     def _places(self, start: FloatArray, many: int) -> tuple[IntArray, FloatArray]:

@@ -192,13 +192,14 @@ def log_likelihoods(
     given = law if of_cutoffs else cutoffs
     sides = np.zeros(len(totals), dtype=bool) if sides is None else sides
     groups = _groups(law if given is None else given, sides)
-    members = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
-    many = np.maximum(np.bincount(groups), 1)
+    members = sums_by(groups)
 
     def mean_of(values: FloatArray) -> FloatArray:
         """Of every group, (groups, ...)."""
-        sums = members @ values.reshape(len(values), -1)
-        return np.asarray(sums / many[:, None]).reshape(-1, *values.shape[1:])
+        if len(values) <= MOST_GROUPS:
+            return values  # each cell is a group
+        sums = members @ values.reshape(len(values), -1) / np.maximum(np.bincount(groups), 1)[:, None]
+        return np.asarray(sums).reshape(-1, *values.shape[1:])
 
     (leaves, covariance), bins = observed.leaves, len(observed.precision)
     other, by_side = None if given is None else mean_of(given)[:, None], mean_of(sides.astype(np.float64)) > 0
@@ -228,18 +229,26 @@ def log_likelihoods(
     return found
 
 
-# Laws whose squares are computed at once: their products stay in the processor's cache.
-LAWS_AT_ONCE = 512
+def sums_by(numbers: IntArray) -> sparse.csr_array:
+    """The matrix (values, cells) that adds up what belongs to cells of the same number."""
+    return sparse.csr_array((np.ones(len(numbers)), (numbers, np.arange(len(numbers)))))
+
+
+# Laws whose squares are computed at once: their products stay in the processor's cache. Fewer forms than these are
+# quicker one by one than by the products of all pairs.
+LAWS_AT_ONCE, FEW_FORMS = 512, 10
 
 
 def _squares(forms: FloatArray, columns: SingleArray) -> SingleArray:
-    """F_jᵀ Q F_j of symmetric forms Q (groups, B, B) and columns (B, J): one product of matrices, by F_j(a) F_j(b)."""
+    """F_jᵀ Q F_j of symmetric forms Q (groups, B, B) and columns (B, J); many by one product, from F_j(a) F_j(b)."""
     a, b = np.triu_indices(len(columns))
     pairs = (forms[:, a, b] * np.where(a == b, 1.0, 2.0)).astype(np.float32)
+    single, few = forms.astype(np.float32), len(forms) < FEW_FORMS
     found = np.empty((len(forms), columns.shape[1]), dtype=np.float32)
     for start in range(0, columns.shape[1], LAWS_AT_ONCE):
         some = columns[:, start : start + LAWS_AT_ONCE]
-        found[:, start : start + LAWS_AT_ONCE] = pairs @ (some[a] * some[b])
+        squares = np.einsum("gbj,bj->gj", single @ some, some) if few else pairs @ (some[a] * some[b])
+        found[:, start : start + LAWS_AT_ONCE] = squares
     return found
 
 
@@ -262,7 +271,7 @@ def _similar(laws: FloatArray) -> IntArray:
     centres = cumulative[order[np.linspace(0, len(laws) - 1, MOST_GROUPS).astype(np.int64)]]
     for _ in range(REGROUPINGS):
         nearest = np.argmin((centres**2).sum(axis=1) - 2 * cumulative @ centres.T, axis=1)
-        members = sparse.csr_array((np.ones(len(laws), np.float32), (nearest, np.arange(len(laws)))))
+        members = sums_by(nearest).astype(np.float32)
         sizes = np.bincount(nearest, minlength=members.shape[0])
         centres = (members @ cumulative)[sizes > 0] / sizes[sizes > 0, None]
     return np.asarray(nearest, dtype=np.int64)
