@@ -54,6 +54,11 @@ class Laws:
         """The public prior, (B,)."""
         return self.table[len(self.table) - WITHOUT_SIZE + UNIFORM].astype(np.float64)
 
+    @cached_property
+    def columns(self) -> SingleArray:
+        """The table, bin by bin, (B, M · S + 2)."""
+        return np.ascontiguousarray(self.table.T)
+
     def smoothed(self, spread: float) -> FloatArray:
         """Column η holds N(m; η, τ²) on the grid of log-means m, (M, M)."""
         kernel = np.exp(-((self.log_means[:, None] - self.log_means) ** 2) / (2 * spread**2))
@@ -215,9 +220,8 @@ def log_likelihoods(
     weighted = maps @ np.linalg.inv(covariance + sampled[..., None] * np.eye(bins))
     forms = (weighted @ np.swapaxes(maps, -1, -2)).sum(axis=1)
     # Around the usual law c, where numbers are small, and so are rounding errors of single precision.
-    usual = (cutoffs if of_cutoffs and cutoffs is not None else law).mean(axis=0)
-    columns, slopes = np.empty((bins, len(laws.table)), dtype=np.float32), np.empty((len(totals), bins))
-    columns[:] = laws.table.T - usual[:, None]
+    usual = (cutoffs if of_cutoffs and cutoffs is not None else law).mean(axis=0).astype(np.float32)
+    columns, slopes = laws.columns - usual[:, None], np.empty((len(totals), bins))
     for group, form in enumerate(forms):
         cells = np.flatnonzero(groups == group)
         slopes[cells] = np.einsum("ckb,klb->cl", leaves[cells], weighted[group]) - totals[cells, None] * (form @ usual)
