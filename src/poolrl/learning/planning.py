@@ -87,7 +87,7 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
         raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
     kind = type(problem).__name__
     if isinstance(values, ByCount):
-        if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
+        if not isinstance(problem, OutcomeProblem) or problem.scales_state:
             raise ValueError(f"ByCount needs a problem whose state is a count; {kind} declares none")
         return FoundPoints(problem, values)
     if problem.needs_own_planner and not (problem.planner == "levels" and values == Separable()):

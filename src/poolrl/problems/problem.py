@@ -276,6 +276,11 @@ class OutcomeProblem(Problem):
         seen = len(self.current_status) < self.outcome_dim
         return self.censored and self.counts_down and self.action_dim == 1 and seen
 
+    @property
+    def earns(self) -> bool:
+        """Whether rewards are earnings, so that costs below zero can be compared as shares."""
+        return self.counts_down
+
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
