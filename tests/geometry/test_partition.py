@@ -90,19 +90,6 @@ def test_beyond_the_boundary_q_is_the_boundarys(values: Zones | Grid) -> None:
     assert (partition.pair_index(0, np.array([[1.0]]), np.array([[5.0]])) >= 0).all()
 
 
-@pytest.mark.parametrize("values", [Zones(6), Grid(4)])
-def test_greedy_actions_are_feasible_and_never_exceed_lambda(values: Zones | Grid) -> None:
-    problem = shop(2, boundary=0.7)
-    partition = values.partition(problem)
-    rng = np.random.default_rng(3)
-    q = rng.normal(size=partition.pair_count)
-    state = rng.uniform(0, 10, (300, 2))
-    action, value = partition.greedy(0, q, state)
-    assert (action >= state).all()
-    assert (action <= np.maximum(state, 7.0) + 1e-9).all()
-    assert value == pytest.approx(partition.read(0, q, state, action))
-
-
 def test_the_higher_side_mirrors_the_lower_one() -> None:
     problem = PostedPrice(horizon=1, lowest_price=20.0)
     partition = Grid(4).partition(problem)
@@ -180,6 +167,8 @@ def test_the_best_action_is_the_one_that_reading_everything_finds(values: Any, p
         np.testing.assert_allclose(scores, expected_scores, rtol=0, atol=1e-12)
         same = (actions == expected_actions).all(axis=1)
         assert same.mean() > 0.9  # where a value is one value's convex combination, rounding decides between equals
+        low, high = problem.allowed(1, state)
+        assert ((actions >= low - 1e-9) & (actions <= high + 1e-9)).all()
         read = partition.read(1, table, state, actions)
         np.testing.assert_allclose(read, expected_scores, rtol=0, atol=1e-12)
 

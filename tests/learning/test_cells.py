@@ -368,16 +368,10 @@ def noisy_trees(idle: FloatArray, *, cut: bool, seed: int) -> list[FloatArray]:
     demand *= rng.random(demand.shape) >= idle[:, None]
     orders = rng.random(demand.shape) if cut else np.full(demand.shape, np.inf)
     place = np.searchsorted(bin_edges(BINS), np.minimum(demand, orders), side="right").clip(1, BINS) - 1
-    leaves = np.stack(
-        [[np.bincount(place[s, h][seen], minlength=BINS) for seen in _kinds(demand, orders, s, h, cut)]
-         for s in range(SHOPS) for h in range(STEPS)]
-    ).astype(np.float64)  # fmt: skip
-    return trees(leaves, VARIANCE, rng)
-
-
-def _kinds(demand: FloatArray, orders: FloatArray, shop: int, step: int, cut: bool) -> list[FloatArray]:
-    seen = demand[shop, step] <= orders[shop, step]
-    return [seen, ~seen] if cut else [seen]
+    shop, step, _ = np.indices(demand.shape)
+    leaves = np.zeros((SHOPS, STEPS, 1 + cut, BINS))
+    np.add.at(leaves, (shop, step, (demand > orders).astype(int), place), 1.0)
+    return trees(leaves.reshape(-1, 1 + cut, BINS), VARIANCE, rng)
 
 
 STEP_OF = np.tile(np.arange(STEPS), SHOPS)

@@ -47,53 +47,42 @@ from tests.helpers.own_problems import OrderQuantity, PostedPrice
 
 
 def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0) -> Dependence:
+    if rho == np.inf:
+        return exactly(log, problem)
     policy = Pool(rho, dependence=0.05).fit(problem, log, noise=SeededNoise(seed))
     assert policy.report.dependence is not None
     return policy.report.dependence
 
 
-def test_managers_are_flagged_without_a_scale_and_not_with_it() -> None:
+@pytest.mark.parametrize("rho", [np.inf, 10.0, 1.0])
+def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> None:
     raw = managers().log(WEEKS)
-    scaled = managers().log(WEEKS, scale=managers().scales(WEEKS), scale_memory=4)
-    for rho in (np.inf, 10.0, 1.0):
-        found = exactly(raw, SHOP) if rho == np.inf else reported(raw, SHOP, rho=rho)
-        assert found.flagged
-        assert found.effect > 0.3
-        assert found.z > 4
-        assert "orders follow demand" in advice_about_orders(found)
-        mended = exactly(scaled, IN_MULTIPLES) if rho == np.inf else reported(scaled, IN_MULTIPLES, rho=rho)
-        assert not mended.flagged
-        assert mended.z < LEAST_Z
-
-
-def test_a_bound_that_is_far_too_large_hides_nothing() -> None:
-    """Sales reach 20,000, the bound is five times that."""
-    found = exactly(managers().log(WEEKS), LostSales(**COSTS, demand_max=100_000.0))
+    found = reported(raw, SHOP, rho=rho)
     assert found.flagged
+    assert found.effect > 0.3
+    assert found.z > 4
+    assert "orders follow demand" in advice_about_orders(found)
+    scaled = managers().log(WEEKS, scale=managers().scales(WEEKS), scale_memory=4)
+    mended = reported(scaled, IN_MULTIPLES, rho=rho)
+    assert not mended.flagged
+    assert mended.z < LEAST_Z
+    # Sales reach 20,000; a bound of five times that hides nothing.
+    assert exactly(raw, LostSales(**COSTS, demand_max=100_000.0)).flagged
 
 
-def own_sizes(seed: int) -> tuple[dict[str, Any], IntArray]:
-    """Weeks of shops that sell from 10 to 80 a day, and order at random up to two and a half times that."""
-    rng = np.random.default_rng(seed)
-    shop = np.repeat(np.arange(8), 150)
-    size = 10.0 * (1 + shop[:, None, None] % 8)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_shops_that_differ_need_a_label(seed: int) -> None:
+    """Within each shop orders are independent of demand; of all shops together they are not."""
+    rng, shop = np.random.default_rng(seed), np.repeat(np.arange(8), 150)
+    size = 10.0 * (1 + shop[:, None, None])
     demand = np.minimum(size * rng.gamma(9.0, 1 / 9, (len(shop), 2, 1)), 200.0)
     order = 2.5 * size * rng.random(demand.shape)
-    rows = {"states": np.zeros_like(order), "actions": order, "next_states": np.maximum(order - demand, 0)}
-    return rows, shop
-
-
-def test_shops_that_differ_need_a_label() -> None:
-    """Within each shop orders are independent of demand; of all shops together they are not."""
+    rows = {"states": 0 * order, "actions": order, "next_states": np.maximum(order - demand, 0)}
     facts: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 200.0}
     plain, labelled = LostSales(**facts), LostSales(**facts, labels={"shop": range(8)})
-    for seed in range(2):
-        rows, shop = own_sizes(seed)
-        assert exactly(Trajectories(**rows), plain).flagged
-        assert reported(Trajectories(**rows), plain, rho=10.0, seed=seed).flagged
-        mended = Trajectories(**rows, labels={"shop": shop})
-        assert not exactly(mended, labelled).flagged
-        assert not reported(mended, labelled, rho=10.0, seed=seed).flagged
+    for rho in (np.inf, 10.0):
+        assert reported(Trajectories(**rows), plain, rho=rho, seed=seed).flagged
+        assert not reported(Trajectories(**rows, labels={"shop": shop}), labelled, rho=rho, seed=seed).flagged
 
 
 def test_false_alarms_are_rare() -> None:
@@ -221,10 +210,10 @@ def test_a_dry_run_says_so() -> None:
     assert first.report.dependence == second.report.dependence
     assert not Pool(np.inf, dependence=0.05).fit(SHOP, log).guarantee.private
     # By default nothing is released.
-    usual, asked = (Pool(1.0, **share).fit(SHOP, log, noise=SeededNoise(7)) for share in ({}, {"dependence": 0}))
+    assert Pool(1.0, dependence=0) == Pool(1.0)
+    usual = Pool(1.0).fit(SHOP, log, noise=SeededNoise(7))
     assert len(usual.guarantee.mechanisms) == 1
     assert usual.report.dependence is None
-    np.testing.assert_array_equal(usual.levels, asked.levels)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2.0, np.nan, np.inf, "0.1", None, True])

@@ -138,51 +138,33 @@ MEAN, WEEKS, SHOPS = 50.0, 120, 40
 PROBLEM = LostSales(horizon=1, holding=1.0, shortage=0.8, demand_max=4.0)
 
 
-def trade(demand: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scales, orders and sales (shops, weeks) where shops order `level` times the average of their last four sales."""
-    sales = [np.full(len(demand), MEAN)] * 4
-    scales, orders = [], []
+def closed_loop(policy: Policy, demand: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Scales, orders and sales (shops, weeks) of a policy whose scale is the average of its own last four sales."""
+    sales, scales, orders = [np.full(len(demand), MEAN)] * 4, [], []
     for week in range(demand.shape[1]):
         scales.append(np.mean(sales[-4:], axis=0))
-        orders.append(level * scales[-1])
+        orders.append(policy.act(0, np.zeros((len(demand), 1)), scale=scales[-1][:, None])[:, 0])
         sales.append(np.minimum(demand[:, week], orders[-1]))
     return np.stack(scales, 1), np.stack(orders, 1), np.stack(sales[4:], 1)
-
-
-def weekly_log(demand: FloatArray, level: float) -> Trajectories:
-    scales, orders, sales = (part.reshape(-1, 1, 1) for part in trade(demand, level))
-    return Trajectories(
-        states=np.zeros_like(orders), actions=orders, next_states=orders - sales, scale=scales, scale_memory=4
-    )
-
-
-def with_levels(policy: Policy, levels: FloatArray) -> Policy:
-    return Policy(policy.problem, Levels(levels.copy()), policy.guarantee, policy.report, policy.outcomes)
-
-
-def closed_loop(policy: Policy, demand: FloatArray) -> tuple[FloatArray, float]:
-    """Sales (shops, weeks) and the mean cost of a policy whose scale is the average of its own last four sales."""
-    sales, costs = [np.full(len(demand), MEAN)] * 4, []
-    for week in range(demand.shape[1]):
-        scale = np.mean(sales[-4:], axis=0)[:, None]
-        order = policy.act(0, np.zeros((len(demand), 1)), scale=scale)
-        costs.append(policy.problem.cost(0, order, order, demand[:, week, None]))
-        sales.append(np.minimum(demand[:, week], order[:, 0]))
-    return np.stack(sales[4:], 1), float(np.mean(costs[60:]))
 
 
 def test_plain_levels_spiral_down_and_settled_ones_do_not() -> None:
     """b / (h + b) = 0.44: less is stocked than is asked for on average, so sales and scale fall below demand."""
     rng = np.random.default_rng(0)
     past, future = rng.gamma(16, MEAN / 16, (2, SHOPS, WEEKS))
-    log = weekly_log(past, 1.3)
+    today = Policy(PROBLEM, Levels(np.array([[1.3]])), data_free(PROBLEM).guarantee)
+    scale, order, sold = (part.reshape(-1, 1, 1) for part in closed_loop(today, past))
+    log = Trajectories(states=0 * order, actions=order, next_states=order - sold, scale=scale, scale_memory=4)
     policy = Pool(math.inf).fit(PROBLEM, log)
     assert policy.guarantee.scale_memory == 4
     assert policy.outcomes is not None
-    plain = with_levels(policy, plan_shops(PROBLEM, policy.outcomes))
+    plain = Policy(PROBLEM, Levels(plan_shops(PROBLEM, policy.outcomes)), policy.guarantee)
     assert plain.levels[0, 0] < 1.1
-    falling, dear = closed_loop(plain, future)
-    steady, cheap = closed_loop(policy, future)
+    (_, low, falling), (_, high, steady) = (closed_loop(each, future) for each in (plain, policy))
+    dear, cheap = (
+        float(np.mean(PROBLEM.cost(0, order, order, future[:, 60:].reshape(-1, 1))))
+        for order in (each[:, 60:].reshape(-1, 1) for each in (low, high))
+    )
     assert falling[:, -20:].mean() < 0.6 * MEAN
     assert (np.diff(falling.reshape(SHOPS, 6, 20).mean(axis=(0, 2))) < 0).all()
     assert steady[:, -20:].mean() > 0.75 * MEAN

@@ -82,12 +82,15 @@ def test_a_share_is_the_posterior_mean(variance: float, a_sample: bool, spread: 
     weights, shares = np.exp(-SPLIT_SPREADS / USUAL_SPLIT_SPREAD), np.linspace(-6, 7, 200_001)
     numerator = denominator = 0.0
     for weight, tau in zip(weights, SPLIT_SPREADS, strict=True):
-        prior = stats.norm.pdf(shares, centre, max(tau, 1e-4))  # a point, nearly
-        density = prior * stats.norm.pdf(x, parent * shares, math.sqrt(spread))
+        if tau == 0:
+            joint = stats.norm.pdf(x, parent * centre, math.sqrt(spread))
+            numerator, denominator = numerator + weight * joint * centre, denominator + weight * joint
+            continue
+        density = stats.norm.pdf(shares, centre, tau) * stats.norm.pdf(x, parent * shares, math.sqrt(spread))
         numerator += weight * np.trapezoid(shares * density, shares)
         denominator += weight * np.trapezoid(density, shares)
     found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), a_sample=a_sample)
-    assert found == pytest.approx(numerator / denominator, rel=1e-4)
+    assert found == pytest.approx(numerator / denominator, rel=1e-5)
 
 
 def test_a_share_is_its_own_without_noise_and_the_laws_under_noise() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from poolrl import (
-    Backlog,
     Bernstein,
     Grid,
     LostSales,
@@ -91,18 +90,6 @@ def test_saa_is_as_good_as_brute_force() -> None:
                 total += holding[step] * stock + shortage[step] * np.maximum(wanted - target, 0)
             best = min(best, total.mean())
         assert rollout_cost(problem, saa(problem, sample), paths) == pytest.approx(best, rel=1e-9)
-
-
-def test_lost_sales_and_backlog_have_the_same_optimum_at_zero_lead_time() -> None:
-    rng = np.random.default_rng(1)
-    costs = {"holding": rng.uniform(0.1, 1, (4, 2)), "shortage": rng.uniform(0.1, 1, (4, 2)), "demand_max": 10.0}
-    probabilities = rng.dirichlet(np.ones(64), size=(4, 2))
-    lost, waiting = (optimum(kind(horizon=4, products=2, **costs), probabilities) for kind in (LostSales, Backlog))
-    assert lost.levels == pytest.approx(waiting.levels, abs=10 / 64)
-    paths = rng.uniform(0, 10, (500, 4, 2))
-    assert rollout_cost(lost.problem, lost, paths) == pytest.approx(
-        rollout_cost(waiting.problem, waiting, paths), rel=1e-2
-    )
 
 
 def test_backward_induction_agrees_with_quantecon_on_a_grid() -> None:
