@@ -65,13 +65,9 @@ def audit(
     *,
     config: Annotated[Path | None, Parameter(help="Audit the fit of this configuration.")] = None,
     rho: Annotated[float | None, Parameter(help="The budget to attack; the configuration's, or 1.")] = None,
-    releases: Annotated[
-        int | None, Parameter(help="Of both logs together, in each case; by default what the budget needs, or 200,000.")
-    ] = None,
+    releases: Annotated[int | None, Parameter(help="Of both logs, in each case; by default what rho needs.")] = None,
     noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
-    out: Annotated[
-        Path | None, Parameter(help="New folder for the picture and the figures; audit/ and the time if left out.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="New folder for picture and figures; audit/TIME if left out.")] = None,
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -82,7 +78,10 @@ def audit(
     file = None if config is None else load_config(config)
     budget = rho if rho is not None else 1.0 if file is None else file.config.privacy.rho
     cases = [configured_case(file, budget)] if file else [case for case in CASES if learner in ("all", case.learner)]
-    many = _default_releases(file, budget) if releases is None else releases
+    many = MOST_RELEASES if releases is None else releases
+    if releases is None and file is not None and 0 < budget < math.inf:
+        needed = attack.releases_needed(math.sqrt(2 * budget), 0.9, attack.CONFIDENCE)
+        many = min(max(FEWEST_RELEASES, needed), MOST_RELEASES)
     for case in cases:
         attack.refuse_impossible(case, rho=budget, releases=many, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
@@ -94,7 +93,15 @@ def audit(
     folder.mkdir(parents=True, exist_ok=True)  # before the long part
     console = Console(quiet=json)
     attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
-    found = _attack_all(console, cases, budget, many, noise, processes)
+    found: list[AuditFinding] = []
+    with Progress(console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task("releases", total=len(cases) * many)
+        how: dict[str, Any] = {"rho": budget, "releases": many, "noise": noise, "workers": processes}
+        for case in cases:
+            bars.update(task, description=case.name)
+            if not console.is_terminal:
+                console.print(f"{case.name}: {many:,} releases", highlight=False)
+            found.append(attack.attack_case(case, **how, progress=partial(bars.advance, task)))
     attack.draw_audit(folder / "audit.svg", found)
     when = began.isoformat(timespec="seconds")
     facts: dict[str, Any] = {
@@ -137,10 +144,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
 
 @contextmanager
 def opened_as_by_fit(configured: Config, rows_of: Callable[..., pa.Table]) -> Iterator[Log]:
-    """Open a simulated log as `fit` opens the user's: under the names of its columns, from a file of its kind.
-
-    The rows are written to a folder that is gone afterwards. No query of the user's is run, and no log is read.
-    """
+    """Open a simulated log as `fit` opens the user's: by the names of its columns, from a file of its kind."""
     # The simulated rows are those of the period.
     config = configured.model_copy(update={"period": PeriodFacts()})
     columns = config.columns()
@@ -153,12 +157,6 @@ def opened_as_by_fit(configured: Config, rows_of: Callable[..., pa.Table]) -> It
             yield as_table(config, opened)
 
 
-def _default_releases(file: ConfigFile | None, rho: float) -> int:
-    if file is None or not 0 < rho < math.inf:
-        return MOST_RELEASES
-    return min(max(FEWEST_RELEASES, attack.releases_needed(math.sqrt(2 * rho), 0.9, attack.CONFIDENCE)), MOST_RELEASES)
-
-
 def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
     config = file.config
     unit = "one trajectory" if case.per_unit is None else f"one {config.privacy.unit} with {case.per_unit} trajectories"
@@ -168,23 +166,6 @@ def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
         f"by two simulated logs of {case.units:,} units{fewer}. They differ in {unit} as much as they can. "
         "DuckDB counts them as it counts the log of a fit; no log of yours was read"
     )
-
-
-def _attack_all(
-    console: Console, cases: list[AuditCase], rho: float, releases: int, noise: str, workers: int
-) -> list[AuditFinding]:
-    with Progress(console=console, disable=not console.is_terminal) as bars:
-        task = bars.add_task("releases", total=len(cases) * releases)
-        found = []
-        for case in cases:
-            bars.update(task, description=case.name)
-            if not console.is_terminal:
-                console.print(f"{case.name}: {releases:,} releases", highlight=False)
-            more = partial(bars.advance, task)
-            found.append(
-                attack.attack_case(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more)
-            )
-    return found
 
 
 def _print_audit(console: Console, found: list[AuditFinding], attacked: str) -> None:

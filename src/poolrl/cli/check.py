@@ -75,12 +75,8 @@ def backtest(
     folder: Annotated[Path, Parameter(help="The release: a folder that fit has written.")] = Path("release"),
     *,
     config: ConfigPath = CONFIG_NAME,
-    since: Annotated[
-        str | None, Parameter(name="--from", help="First date, number or id of the weeks to replay.")
-    ] = None,
-    by: Annotated[
-        str | None, Parameter(help="The column that --from speaks of; the trajectory's id if left out.")
-    ] = None,
+    since: Annotated[str | None, Parameter(name="--from", help="First date, number or id to replay.")] = None,
+    by: Annotated[str | None, Parameter(help="The column of --from; the trajectory's id if left out.")] = None,
     json: AsJson = False,
 ) -> None:
     """Replay the policy on weeks of the log, beside what the shops did."""

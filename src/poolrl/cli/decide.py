@@ -52,21 +52,15 @@ def decide(
         str | None, Parameter(help="Stock of each product; an empty shelf if left out.", allow_leading_hyphen=True)
     ] = None,
     labels: Annotated[str | None, Parameter(help="With --step: the value of each label, shop=7,promo=yes.")] = None,
-    scale: Annotated[
-        str | None, Parameter(help="With --step: what is expected, one number or bread=30,milk=12.")
-    ] = None,
-    coming: Annotated[
-        list[str] | None, Parameter(help="With a plan for a lead time: what arrives in 1, 2, ... steps, once for each.")
-    ] = None,
+    scale: Annotated[str | None, Parameter(help="With --step: what is expected, 30 or bread=30,milk=12.")] = None,
+    coming: Annotated[list[str] | None, Parameter(help="Of a plan: what arrives 1, 2, ... steps later.")] = None,
     table: Annotated[
         Path | None,
         Parameter(help="CSV, or Parquet by its ending, of questions (below); - is a pipe.", allow_leading_hyphen=True),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a table go; standard output if left out.")] = None,
     whole: Annotated[bool, Parameter(help="Round levels to whole units.")] = False,
-    packs: Annotated[
-        str | None, Parameter(help="Order in whole packs: their sizes, bread=12,milk=6. Others come singly.")
-    ] = None,
+    packs: Annotated[str | None, Parameter(help="Order in packs of these sizes, bread=12; others singly.")] = None,
     delimiter: Annotated[str, Parameter(help="With --table: the sign between cells, or tab.")] = ",",
     decimal: Annotated[str, Parameter(help="With --table: the sign before decimals, . or ,")] = ".",
     config: OwnConfig = None,

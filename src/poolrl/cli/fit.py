@@ -1,7 +1,4 @@
-"""`poolrl fit`, and the verbs that make more of a release: `update`, `replan` and `report`.
-
-The other verbs import their own work, for which a fit must not wait.
-"""
+"""`poolrl fit`, and the verbs that make more of a release. These import their own work."""
 
 from __future__ import annotations
 
@@ -48,9 +45,7 @@ def fit(
     *,
     config: ConfigPath = CONFIG_NAME,
     out: Annotated[Path | None, Parameter(help="Folder to make; 'release' beside the file if left out.")] = None,
-    new_account: Annotated[
-        bool, Parameter(help="Nothing was ever released of this data set: open its account.")
-    ] = False,
+    new_account: Annotated[bool, Parameter(help="Open an account: nothing was ever released of the data.")] = False,
     audit: AuditFile = None,
     json: AsJson = False,
 ) -> None:

@@ -62,13 +62,8 @@ def init(
     *,
     out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
     example: Annotated[bool, Parameter(help="Write a simulated table as well.")] = False,
-    sales: Annotated[
-        Path | bool, Parameter(help="A sales export (a row per shop, date and product); its header proposes columns.")
-    ] = False,
-    problem: Annotated[
-        str | None,
-        Parameter(help=f"The trade: {', '.join(TRADES)} (the first if left out), or module:Class of your own."),
-    ] = None,
+    sales: Annotated[Path | bool, Parameter(help="A sales export, whose header proposes columns.")] = False,
+    problem: Annotated[str | None, Parameter(help=f"The trade: {', '.join(TRADES)}, or module:Class.")] = None,
     facts: Annotated[str, Parameter(help="With --problem: its own keys, 'lots=3; bid_max=4'.")] = "",
     columns: Annotated[str, Parameter(help="With --problem: which column holds what, 'reserve=limit'.")] = "",
     force: Annotated[bool, Parameter(help="Replace an existing file.")] = False,

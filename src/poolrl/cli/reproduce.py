@@ -49,10 +49,7 @@ def reproduce(
     workers: Annotated[int | None, Parameter(help="Processes; all cores by default. Rows do not depend on it.")] = None,
     train_csv: Annotated[Path | None, Parameter(name="--rossmann", help=ROSSMANN_HELP)] = None,
 ) -> None:
-    """Run what is missing, print what was asked for, and write the report.
-
-    Every finished run is stored at once, and a run depends on its setting and seed alone.
-    """
+    """Run what is missing, print what was asked for, and write the report."""
     one_of(CHOICES, sweep=what)
     console = Console()
     source = rossmann.find(train_csv)

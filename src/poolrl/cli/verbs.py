@@ -31,9 +31,7 @@ FILES = {"update": "fit", "replan": "fit", "report": "fit", "backtest": "check",
 CONFIG_NAME = Path(CONFIG)
 ConfigPath = Annotated[Path, Parameter(help="The configuration.")]
 OwnConfig = Annotated[Path | None, Parameter(help="For a problem of your own: the configuration that names it.")]
-AuditFile = Annotated[
-    Path | None, Parameter(help="audit.json of 'poolrl audit --config': the certificate repeats what it found.")
-]
+AuditFile = Annotated[Path | None, Parameter(help="audit.json of 'poolrl audit --config', for the certificate.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.")]
 
 

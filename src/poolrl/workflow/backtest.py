@@ -1,16 +1,10 @@
 """The policy of a release, replayed on weeks of a log beside what the shops did. For the data holder's eyes.
 
-Where a shelf ran empty the log says "at least the sales". So costs are computed thrice: nothing more would have been
-sold, as much more as the policy's own estimate expects, and everything up to the declared bound. Both sides meet the
-same demand. On one day the difference between them falls or stays as that demand grows, so it lies between the ends.
-Over days that is no theorem, because what is left over and scales carry demand to later days.
+Where a shelf ran empty the log says "at least the sales", so costs are computed thrice. On one day the difference
+between both sides falls or stays as demand grows, so it lies between the ends. Over days that is no theorem, because
+what is left over and scales carry demand to later days.
 
-A policy that orders by the mean sales of the last weeks would have sold other amounts than the shops did, and so would
-have made other scales. Where that rule is known, scales are made anew from what is sold in the replay.
-
-Weeks are arrays (weeks, steps, products). Products are judged one by one: a week lacks a product whose days are not all
-there, and keeps the others. The engine gives plain rows, wide or long, and its question does not grow with the products
-of a long table.
+Weeks are arrays (weeks, steps, products). A week lacks a product whose days are not all there, and keeps the others.
 """
 
 from __future__ import annotations

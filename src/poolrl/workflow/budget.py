@@ -1,8 +1,4 @@
-"""The budget study: what does each budget buy, and how large a log does it take? No row of any log is read.
-
-Outcomes are those that somebody assumes: a public family of distributions, or the prior between the bounds. Logs are
-drawn from them, and fitted with seeded noise.
-"""
+"""The budget study: what does each budget buy, and how large a log does it take? No row of any log is read."""
 
 from __future__ import annotations
 
@@ -128,10 +124,7 @@ class StudyLine:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStudy:
-    """A question (a budget, a size of the log, a family of outcomes, and a gap that is good enough) and its answer.
-
-    Costs by budget at one size, and by size at one budget.
-    """
+    """A budget, a size of the log, a family of outcomes, and a gap that is good enough; costs by budget and by size."""
 
     rho: float
     units: int

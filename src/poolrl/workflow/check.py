@@ -1,7 +1,6 @@
 """Is the table as the configuration says? For the data holder's eyes; not for release: the counts are exact.
 
-Here is what all trades look at alike, and what a trade does that looks at nothing of its own. Findings are lines in
-counts, and never in values.
+All trades look at these things alike. A trade without findings of its own looks at `rows_of_table`.
 """
 
 from __future__ import annotations

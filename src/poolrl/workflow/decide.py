@@ -1,8 +1,7 @@
 """Tables of questions, CSV or Parquet: what to decide in every row.
 
-A row asks about one product of a shop (product, stock), or about a state by its names. It has a step, and the labels
-and the scale that the policy was learned with. Columns may be called as in the log, or otherwise (`column_names`).
-Other columns stay as they are. A column is read as a whole, and only if that fails cell by cell, to name the line.
+A row asks about one product of a shop, or about a state by its names; other columns stay as they are. A column is read
+as a whole, and only if that fails cell by cell, to name the line.
 """
 
 from __future__ import annotations

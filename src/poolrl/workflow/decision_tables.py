@@ -31,10 +31,7 @@ MOVED = 0.05
 
 
 def levels_csv(policy: Policy) -> str:
-    """Label columns, `product`, `step` and `level`: a line for each label cell, product and step.
-
-    With a scale a level is a multiple of it.
-    """
+    """A line for each label cell, product and step; with a scale a level is a multiple of it."""
     names, levels = policy.names, np.swapaxes(policy.levels, -1, -2)
     axes = {"product": names.products, "step": names.steps}
     return _spreadsheet(policy.problem.labels, axes, ["level"], levels.reshape(-1, 1, 1))
@@ -50,11 +47,7 @@ def decisions_csv(policy: Policy) -> str:
 
 
 def orders_csv(plan: OrderPlan, names: Names, labels: Labels) -> str:
-    """Label columns, `product`, `step`, stocks from and to, and the order: a level to order up to, or an amount.
-
-    One line for each range of stocks with the same answer. A range has one level where orders fill the shelf up to it,
-    and one amount where orders are packs.
-    """
+    """A line for each range of stocks with one answer: a level where orders fill the shelf, or an amount of packs."""
     axes, places = {"product": names.products, "step": names.steps}, np.ndindex(plan.orders.shape[:2])
     ranges = (_ranges(plan, column, step) for column, step in places)
     return _spreadsheet(labels, axes, ["stock_from", "stock_to", "up_to", "order"], ranges)

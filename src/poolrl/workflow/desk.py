@@ -1,10 +1,6 @@
 """Desks: a policy or a plan that is asked in the user's words, whatever the trade.
 
-    desk = trade_of(policy.problem).desk(policy)
-    desk.answer(desk.question("Sat", stock="bread=10,milk=20"))
-
-Every answer of a policy is that of `Policy.act`, which is asked for all rows of a step at once. Of shops it is rounded
-to whole units or packs if asked, and new shops get what the population should order.
+Every answer of a policy is that of `Policy.act`, which is asked for all rows of a step at once.
 """
 
 from __future__ import annotations
@@ -196,10 +192,7 @@ class Desk(ABC):
 
 
 class ShopDesk(Desk):
-    """A policy of shops: a question says the stock of each product, or of one; an answer the level and the order.
-
-    Shops with a label value that was not declared get the population's levels.
-    """
+    """A policy of shops: a question says the stock of each product, or of one; an answer the level and the order."""
 
     takes, refusal = ("packs", "whole"), "goes with a plan for a lead time, by 'poolrl replan'"
 

@@ -1,7 +1,4 @@
-"""Forecast: what today's decisions and a policy cost or earn, by released numbers and public facts alone, so for free.
-
-Every trade fills the same record. A number that released numbers cannot tell is None, and `unknown` says why.
-"""
+"""Forecast: what today's decisions and a policy cost or earn, by released numbers and public facts alone."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
 """The page of a release as one HTML file: no request leaves it, it opens from the file system, it prints.
 
-Everything on it is public or post-processing of what was released. Its blocks are in assets/page.html. A trade says
-what stands in them (`TradePage`), and a block without content is left out. Pictures (assets/pictures.svg) are inline
-SVG, coloured by the page's style sheet, so that they follow light and dark.
-
-Of shops the page holds levels, expected demand and how far orders were tried as short base64 texts. A number is stored
-as a whole multiple of its product's unit, a power of ten, in two bytes. With its mark a level takes 4 bytes of the
-page, and with everything about it 12.
+A trade says what stands in its blocks (`TradePage`), and a block without content is left out. Of shops the page holds
+levels, expected demand and how far orders were tried as short base64 texts: a number is a whole multiple of its
+product's unit, a power of ten, in two bytes.
 """
 
 from __future__ import annotations
@@ -300,10 +296,7 @@ def log_levels(policy: Policy) -> FloatArray:
 
 
 def cost_by_model(policy: Policy, problem: Inventory) -> float:
-    """Of one trajectory by the policy's model and the costs of a problem, as far as its bounds allow the levels.
-
-    All products together, averaged over label cells.
-    """
+    """Of one trajectory, all products and an average label cell, by the policy's model and the costs of a problem."""
     _, outcomes = shop_of(policy)
     allowed = np.minimum(log_levels(policy), problem.share * problem.label_bounds[..., None, :])
     return float(average_over_cells(outcomes, costs_of_levels(problem, outcomes, allowed)).sum())

@@ -1,11 +1,8 @@
 """Plan a release again with other costs or lower bounds: from its model, without the log, the ledger or ρ.
 
-A plan is post-processing of what the release has paid for. The folder holds the new policy, the certified one that it
-comes from, and that one's certificate. So anybody who gets the folder can make the plan again (`poolrl verify`).
-
-With [operations] the plan is one of orders, for a shop as it is. It is compared with the release's own levels, filled
-up to as far as the shop can: what one would do without this plan. The release's page shows today's ordering, for costs
-of [problem] alone.
+The folder holds the new policy, the certified one that it comes from, and that one's certificate, so that anybody can
+make the plan again (`poolrl verify`). With [operations] the plan is one of orders, and is compared with the release's
+own levels, filled up to as far as the shop can.
 """
 
 from __future__ import annotations
@@ -146,10 +143,7 @@ class ReplannedOrders:
 def replan_orders(
     source: Released, file: ConfigFile, folder: Path, progress: Progress = lambda done, all_: None
 ) -> ReplannedOrders:
-    """The best orders of a shop with [operations], in a new folder; as free as `replan_release`.
-
-    `progress` is called with the number of parts that are planned, and of all parts.
-    """
+    """The best orders of a shop with [operations], in a new folder; as free as `replan_release`."""
     config, problem = file.config, file.config.problem.posed
     model = known_model(source, file, folder).under(problem)
     facts = config.operations

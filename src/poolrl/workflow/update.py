@@ -1,7 +1,4 @@
-"""Next month: a period that no release has read is added to an earlier release. What it will cost, and what it changed.
-
-Costs come from public facts, changes from released numbers alone. So saying them is free.
-"""
+"""Next month: a period that no release has read is added to an earlier release. What it costs and changes."""
 
 from __future__ import annotations
 
@@ -45,10 +42,7 @@ NOISIER = 1.15
 
 
 def cost_in_words(file: ConfigFile) -> list[str]:
-    """What the update of a configuration will cost whom, and how many more of them the budget allows. Spends nothing.
-
-    The numbers come from the ledger, the configuration and nothing else.
-    """
+    """What the update of a configuration will cost whom, and how many more the budget allows. Spends nothing."""
     period = file.config.declared_period()
     if period is None:
         raise ValueError(f"{file.path} has no [period]: say which period the update reads")
@@ -94,10 +88,7 @@ def noise_in_words(file: ConfigFile, earlier: Released) -> str:
 
 
 def load_earlier(file: ConfigFile, folder: Path) -> Released:
-    """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it.
-
-    Its trees must mean the same, by public facts alone. Trees do not depend on costs.
-    """
+    """A release of the same account whose certificate holds, and whose trees mean the same. Costs may differ."""
     if not (folder / TREES).is_file():
         raise ValueError(f"{folder} cannot be continued: it has no {TREES}. 'poolrl fit' makes a release")
     earlier = load_verified(folder, file, ledger=file.ledger)

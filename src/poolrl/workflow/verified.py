@@ -1,7 +1,4 @@
-"""Does a certificate belong to a policy, and does its arithmetic hold? All that can be is computed again.
-
-A release is loaded by most commands only if everything holds (`load_verified`).
-"""
+"""Does a certificate belong to a policy, and does its arithmetic hold? All that can be is computed again."""
 
 from __future__ import annotations
 

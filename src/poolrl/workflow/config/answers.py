@@ -1,7 +1,4 @@
-"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration, and to its text.
-
-The header of a sales export proposes what its columns mean, by their names alone. Nothing behind it is read.
-"""
+"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration, and to its text."""
 
 from __future__ import annotations
 

@@ -116,10 +116,7 @@ class Config(Facts):
         )
 
     def query(self, *, explained: bool = False) -> str | None:
-        """The SQL that gives the log's rows, from the answer to `export` if there is one.
-
-        `explained` adds why a row of a sales export is unobserved.
-        """
+        """The SQL of the log's rows, on the answer to `export` if any; `explained` adds why one is unobserved."""
         return self.problem.query(self, explained=explained)
 
     def columns(self) -> Columns:
@@ -219,10 +216,7 @@ class Config(Facts):
 
 
 def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
-    """Every key that the file of a trade has, in the order of the file.
-
-    A sales export has its own section, and a wide table has its own keys.
-    """
+    """Every key that the file of a trade has, in its order; those of a sales export and a wide table differ."""
     of_other = [f"log.{name}" for name in sections.WIDE_ONLY] if sales else ["sales", "privacy.weeks_public"]
     left_out = {*trade.section.unused, *of_other}
     keys = {section: sections.keys_of_model(section, model) for section, model in _section_models().items()}
@@ -274,10 +268,7 @@ def user_ledger() -> Path:
 
 
 def load_config(path: Path) -> ConfigFile:
-    """Read and check a configuration that the user names; every mistake is reported with its key.
-
-    It may name a problem of the user's own, whose code then runs.
-    """
+    """Read and check a configuration that the user names. It may name a problem of their own, whose code then runs."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
     with code_beside(path):

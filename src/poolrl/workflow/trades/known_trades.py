@@ -41,8 +41,7 @@ class RoundTrade(Trade):
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """A simulated table, and the facts of its configuration.
 
-        Things of very different size: their scale is what an expert thought before. People decide by that, and a
-        little by chance. Outcomes are about as large as the scale, more or less.
+        Things are of very different size: their scale is what an expert thought before, and people decide by that.
         """
         # Here, because `decide` must not wait for what simulates.
         import pyarrow as pa

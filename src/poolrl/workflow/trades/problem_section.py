@@ -1,7 +1,4 @@
-"""[problem] of shops with their [operations], and of every other trade: what is decided, and in which table it stands.
-
-Other keys of other trades are the arguments of the problem's constructor.
-"""
+"""[problem] and [operations] of shops, and [problem] of every other trade: what is decided, in which table."""
 
 from __future__ import annotations
 

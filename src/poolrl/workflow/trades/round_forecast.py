@@ -48,10 +48,7 @@ NOISY = "Noise and sampling take much of what the log could teach: a larger budg
 
 
 def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: Progress | None = None) -> Forecast:
-    """Today's decisions beside the policy's, and whether to switch.
-
-    With the released `trees`, what today's decisions earn is counted, and the model is held against it.
-    """
+    """Today's decisions beside the policy's, and whether to switch. The released `trees` count what today's earn."""
     model, words = PrivateModel.of(policy), trade_of(policy.problem).words
     played = Played(model, np.random.default_rng(0))
     counted = None if trees is None else counted_today(trees, model)
@@ -207,10 +204,7 @@ class Played:
         return self.succeeded is not None and RARELY < self.succeeded.mean() < 1 - RARELY
 
     def hardly_matters(self) -> bool:
-        """Whether low and high decisions of the past lie far apart, and succeed about equally often, by the model.
-
-        Within label cells, because things of another label are other things.
-        """
+        """Whether low and high decisions of the past lie far apart, and succeed about equally often in a cell."""
         assert self.tried is not None
         assert self.succeeded is not None
         wide, change, many = 0.0, 0.0, np.bincount(self.cells)

@@ -1,9 +1,4 @@
-"""What `poolrl check` says of shops: fields of a sales export, its weeks, rows of a wide table, and past orders.
-
-Do the log's orders follow demand? The statistic is that of `learning.dependence`, on exact counts.
-
-For the data holder's eyes; not for release.
-"""
+"""What `poolrl check` says of shops: fields of a sales export, its weeks, rows of a wide table, and past orders."""
 
 from __future__ import annotations
 

@@ -167,10 +167,7 @@ class _Part:
 
 
 class Trade:
-    """A problem's class, its name in a configuration, its words, and what the application does for it.
-
-    Here everything follows from the problem's declarations, as it does for a user's own problem.
-    """
+    """A problem's class, its words, and what the application does for it, by the problem's declarations alone."""
 
     earns = True  # whether a trajectory is judged by what it earns, and not by what it costs
     # How to compare a release in {folder} with today, as an order.
