@@ -24,7 +24,7 @@ def shares_on_top(config: Config, rho: float | None = None) -> dict[str, Any]:
     """The share of ρ (of the configuration, or another) for each table beside the trees, by public facts.
 
     `left_over` tells what today's ordering costs, but not where unmet demand waits. `dependence` tells whether
-    decisions followed what only people knew. `together` must be asked for, because most plans do not need it. A share is
+    decisions followed what only people knew. `together` must be asked for, as most plans do not need it. A share is
     zero where its table would not help, and where its noise would need another sampler than the exact tables.
     """
     problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
