@@ -203,13 +203,22 @@ def study_budgets(
     worlds = worlds_of(problem, demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
     fits = (fit for seed, world in enumerate(worlds) for fit in simulator.predict(world, units, budgets, seed=seed))
     predictions = list(progress.track(fits, total=len(worlds) * len(budgets), description="budgets"))
+    # Ever larger logs at one budget, until the worst family is good enough.
+    by_size: list[StudyLine] = []
+    largest = min(_most_units(problem, simulator.filled), max(1, SIZES[-1] // simulator.filled))
+    sizes = [size for size in SIZES if size < largest] + [largest]
+    for size in progress.track(sizes, description="sizes"):
+        by_world = (simulator.predict(world, size, [rho], seed=100 + number) for number, world in enumerate(worlds))
+        by_size.append(StudyLine.of([*chain.from_iterable(by_world)]))
+        if by_size[-1].worst <= within or math.isnan(by_size[-1].worst):
+            break
     return BudgetStudy(
         rho=rho,
         units=units,
         demand=demand,
         within=within,
         by_rho=[StudyLine.of([each for each in predictions if each.rho == budget]) for budget in budgets],
-        by_size=_grow(simulator, worlds, rho, within, progress),
+        by_size=by_size,
         gap_without_data=float(np.mean([each.free_gap for each in predictions])),
         trade=trade_of(problem),
         assumed=tuple(assumptions(config)),
@@ -226,21 +235,6 @@ def assumptions(config: Config) -> Iterator[str]:
             f"Labels are not simulated: their {cells.count:,} combinations are learned as one. Where they differ, "
             "expect larger gaps."
         )
-
-
-def _grow(
-    simulator: Simulator, worlds: Sequence[World], rho: float, within: float, progress: Progress
-) -> list[StudyLine]:
-    """Ever larger logs at one budget, until the worst family is good enough."""
-    lines: list[StudyLine] = []
-    largest = min(_most_units(simulator.problem, simulator.filled), max(1, SIZES[-1] // simulator.filled))
-    sizes = [size for size in SIZES if size < largest] + [largest]
-    for size in progress.track(sizes, description="sizes"):
-        fits = (simulator.predict(world, size, [rho], seed=100 + number) for number, world in enumerate(worlds))
-        lines.append(StudyLine.of([*chain.from_iterable(fits)]))
-        if lines[-1].worst <= within or math.isnan(lines[-1].worst):
-            break
-    return lines
 
 
 def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
+from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
 from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
 from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
@@ -54,10 +55,7 @@ class Proposal:
 
 def propose_columns(source: Path, *, delimiter: str | None, encoding: str) -> Proposal:
     """From the header of the first file, or a Parquet schema. With no delimiter, that which explains most."""
-    # Here, because `init --help` must not wait for what reads files.
-    import pyarrow.parquet as pq
-
-    from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
+    import pyarrow.parquet as pq  # here, because `init --help` must not wait for it
 
     files, is_csv = files_of(source)
     if not is_csv:
@@ -129,8 +127,27 @@ class Interview:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """The facts of a configuration; says all that is missing at once."""
-        self._refuse_missing()
-        self._refuse_decimal_comma()
+        wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
+        for key in self.missing:
+            flag = flag_of(key.flag)
+            if key.section == "problem" and not self.trade.section.has_flags:
+                flag = f"--facts '{key.name}=...'"
+            elif key.section == "sales" and self.header is not None:  # why the header did not answer
+                flag += f" ({' or '.join(self.header.columns.get(key.name, [])) or 'no name in the header tells'})"
+                if key.name in STOCKS:
+                    more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
+                    more += "first: docs/workflow.md shows how."
+            wanted.append(flag)
+        if wanted:
+            raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
+        # A comma separates products here. But people whose export has decimal commas may mean one number.
+        for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
+            if ONE_COMMA.fullmatch(text := self._text(name)):
+                point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
+                raise ValueError(
+                    f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for "
+                    f"one number, or {two} for two"
+                )
         facts: dict[str, dict[str, Any]] = {}
         for key in keys_of(self.trade, sales=self.header is not None):
             value = None if key.asked or key.field.default in ([], {}) else key.field.default
@@ -149,32 +166,6 @@ class Interview:
 
     def _text(self, flag: str) -> str:
         return self.answers.get(flag, "").strip()
-
-    def _refuse_missing(self) -> None:
-        wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
-        for key in self.missing:
-            flag = flag_of(key.flag)
-            if key.section == "problem" and not self.trade.section.has_flags:
-                flag = f"--facts '{key.name}=...'"
-            elif key.section == "sales" and self.header is not None:  # why the header did not answer
-                flag += f" ({' or '.join(self.header.columns.get(key.name, [])) or 'no name in the header tells'})"
-                if key.name in STOCKS:
-                    more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
-                    more += "first: docs/workflow.md shows how."
-            wanted.append(flag)
-        if wanted:
-            raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
-
-    def _refuse_decimal_comma(self) -> None:
-        """A comma separates products here. But people whose export has decimal commas may mean one number."""
-        for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
-            text = self._text(name)
-            if ONE_COMMA.fullmatch(text):
-                point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
-                raise ValueError(
-                    f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for "
-                    f"one number, or {two} for two"
-                )
 
 
 def pairs(text: str, flag: str) -> dict[str, str]:
@@ -251,17 +242,9 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
         parts.append(f"\n[{section}]")
         for key in keys:
             value = facts.get(section, {}).get(key.name)
-            text = _sql(value) if key.name == "query" and isinstance(value, str) else _literal(value)
-            parts += [f"# {key.why}", f"# {key.name} = ..." if value in (None, {}) else f"{key.name} = {text}"]
+            said = f"# {key.name} = ..." if value in (None, {}) else f"{key.name} = {_literal(value)}"
+            parts += [f"# {key.why}", said]
     return "\n".join(parts) + "\n"
-
-
-def _sql(query: str) -> str:
-    """A query over several lines stays readable where it has nothing to escape."""
-    plain = all(character.isprintable() or character == "\n" for character in query)
-    if "\n" in query and plain and '"""' not in query and "\\" not in query and not query.endswith('"'):
-        return f'"""\n{query.strip()}\n"""'
-    return _literal(query)
 
 
 def _literal(value: Any) -> str:

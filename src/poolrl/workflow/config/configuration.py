@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError, field_validator, model_validato
 from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
 from poolrl.checks import nearest
 from poolrl.data.log import Columns
-from poolrl.data.sources.sales import WEEKDAYS
+from poolrl.data.sources.sales import WEEKDAYS, export_query
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.privacy import zcdp
@@ -125,8 +125,6 @@ class Config(Facts):
 
     def export(self) -> str | None:
         """The SQL that gives the rows of a sales export in a database file."""
-        from poolrl.data.sources.sales import export_query
-
         return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
 
     def columns_of_labels(self) -> dict[str, str]:

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
-from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS, flag_sql
+from poolrl.data.sources.log_files import quoted_name as quoted
+from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS, flag_sql, sales_query
 from poolrl.problems.inventory import LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.registry import KINDS
@@ -161,9 +162,6 @@ class ShopFacts(ProblemSection):
         """The recipe of a sales export, or the query of a wide table."""
         if config.sales is None:
             return config.log.query
-        # Here, because engines take long to import.
-        from poolrl.data.sources.sales import sales_query
-
         labels = config.columns_of_labels()
         return sales_query(config.sales, labels=labels, step_labels=self.step_labels, explained=explained)
 
@@ -381,9 +379,6 @@ class DeclaredFacts(ProblemSection):
 
     def query(self, config: Config, *, explained: bool) -> str:
         """SQL that gives states, actions and next states of every row, each from its own fields."""
-        # Here, because engines take long to import.
-        from poolrl.data.sources.log_files import quoted_name as quoted
-
         log = config.log
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
         cast = "{}" if log.source.startswith(sections.SERVER) else "TRY_CAST({} AS DOUBLE)"

@@ -77,10 +77,6 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
     costs = EstimatedCosts.of(policy)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
-    return _with_numbers(policy, costs, families, trials)
-
-
-def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials: list[Trial]) -> Forecast:
     policy_error = relative_error([(trial.policy, trial.true_policy) for trial in trials], costs.columns)
     best_error = relative_error([(trial.best, trial.true_best) for trial in trials], costs.columns)
     ours = float(costs.policy.sum())
