@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from poolrl.certificate.release_files import PAGE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.ledger.accounts import Account, Entry, Period
+from poolrl.ledger.accounts import Account, Period
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import ledger_named_in, load_config, user_ledger
@@ -109,7 +109,18 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     if any(spend.period for account in accounts.values() for spend in account.spends.values()):
         table.caption_justify, table.caption = "left", PERIODS_IN_WORDS
     console.print(table)
-    console.print(_entry_table(entries, {each.fingerprint: each.data_set for each in accounts.values()}))
+    table = RichTable(title="Entries", title_justify="left", title_style="bold", caption_justify="left")
+    table.caption = "A reservation that is not void counts as spent. A seal is a keyed hash over all before it."
+    for name in ("no.", "time (UTC)", "what", "rho", "seal"):
+        table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
+    data_sets = {account.fingerprint: account.data_set for account in accounts.values()}
+    for entry in entries:
+        about = f" no. {entry.refers}" if entry.refers else f" {data_sets.get(entry.account, '')}".rstrip()
+        about += f", {Period.from_note(entry.note['period'])}" if "period" in entry.note else ""
+        what = entry.kind + about + (f": {entry.note['reason']}" if "reason" in entry.note else "")
+        rho = "" if entry.rho is None else f"{float(entry.rho):g}"
+        table.add_row(str(entry.number), entry.time[:16].replace("T", " "), escape(what), rho, entry.seal[:8])
+    console.print(table)
 
 
 @ledger_verb.command(name="verify")
@@ -175,25 +186,6 @@ def _opened(ledger: Path | None) -> Ledger:
     if ledger is None:
         ledger = ledger_named_in(CONFIG_NAME) if CONFIG_NAME.is_file() else user_ledger()
     return Ledger.existing(ledger)
-
-
-def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
-    table = RichTable(title="Entries", title_justify="left", title_style="bold", caption_justify="left")
-    table.caption = "A reservation that is not void counts as spent. A seal is a keyed hash over all before it."
-    for name in ("no.", "time (UTC)", "what", "rho", "seal"):
-        table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
-    for entry in entries:
-        data_set = data_sets.get(entry.account)
-        about = f" no. {entry.refers}" if entry.refers else f" {data_set}" if data_set else ""
-        about += f", {Period.from_note(entry.note['period'])}" if "period" in entry.note else ""
-        table.add_row(
-            str(entry.number),
-            entry.time[:16].replace("T", " "),
-            escape(entry.kind + about + (f": {entry.note['reason']}" if "reason" in entry.note else "")),
-            "" if entry.rho is None else f"{float(entry.rho):g}",
-            entry.seal[:8],
-        )
-    return table
 
 
 def _account_facts(account: Account) -> dict[str, Any]:

@@ -52,7 +52,12 @@ def plan(
         print(dumps(study.facts(), indent=2))
         return
     console.print(_budget_table(study))
-    console.print(_size_table(study))
+    table = RichTable(title=f"How large a log, at rho = {study.rho:g}", title_justify="left", title_style="bold")
+    for name in ("units", "gap", "worst gap"):
+        table.add_column(name, justify="right")
+    for line in study.by_size:
+        table.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
+    console.print(table)
     for sentence in _sentences(study, facts.privacy.unit or "trajectory"):
         console.print(sentence, highlight=False)
 
@@ -85,16 +90,6 @@ def _budget_table(study: BudgetStudy) -> RichTable:
             f"{signed_percent(line.worst)} {line.worst_family if study.demand == 'any' else ''}",
         )
         table.add_row(*(mark + cell for cell in cells))
-    return table
-
-
-def _size_table(study: BudgetStudy) -> RichTable:
-    title = f"How large a log, at rho = {study.rho:g}"
-    table = RichTable(title=title, title_justify="left", title_style="bold")
-    for name in ("units", "gap", "worst gap"):
-        table.add_column(name, justify="right")
-    for line in study.by_size:
-        table.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
     return table
 
 

@@ -55,7 +55,12 @@ def reproduce(
     source = rossmann.find(train_csv)
     real = None if source is None else rossmann.read(source)
     if what != "report":
-        _say_source(console, real)
+        if real is None:
+            bring = f"Name your copy of Kaggle's train.csv with --rossmann PATH or {rossmann.PATH_VARIABLE}"
+            console.print(f"Rossmann: left out. {bring} to add the runs on real data.")
+        elif not real.is_kaggles:
+            found = f"(MD5 {real.md5}, expected {rossmann.MD5}). Going on; figures on real data may differ."
+            console.print(f"[yellow]Rossmann: this train.csv is not the one behind docs/results.md[/] {found}")
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
         wanted = plan_for(names, runs=runs, quick=quick, real=real is not None)
         processes = joblib.cpu_count() if workers is None else workers
@@ -107,9 +112,8 @@ def _run_missing(
         try:
             carry_out(wanted, results, real=real, workers=workers, started=begun, finished=finished)
         except KeyboardInterrupt:
-            raise ValueError(
-                f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"
-            ) from None
+            kept = f"every finished run is kept in {out / RESULTS}"
+            raise ValueError(f"stopped; {kept}: run the same command again to go on") from None
 
 
 def _print_section(console: Console, part: Section) -> None:
@@ -125,16 +129,3 @@ def _print_section(console: Console, part: Section) -> None:
         for row in part.rows:
             table.add_row(*row)
         console.print(table)
-
-
-def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:
-    if real is None:
-        console.print(
-            "Rossmann: left out. Name your copy of Kaggle's train.csv with --rossmann PATH or "
-            f"{rossmann.PATH_VARIABLE} to add the runs on real data."
-        )
-    elif not real.is_kaggles:
-        console.print(
-            f"[yellow]Rossmann: this train.csv is not the one behind docs/results.md[/] (MD5 {real.md5}, "
-            f"expected {rossmann.MD5}). Going on; figures on real data may differ."
-        )
