@@ -40,7 +40,7 @@ from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead
-from poolrl.ledger.accounts import Account, Entry, OverspendError
+from poolrl.ledger.accounts import Entry, OverspendError
 from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.ledger.signing import SigningKey
@@ -207,9 +207,11 @@ def _release(
             periods = tuple(PeriodRead(*astuple(period)) for period in read if period is not None)
             names, words = config.names(), config.scale_in_words
             policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
-            declared = {"definitions": list(log.definitions), "audit": audit} | facts
+            facts |= {"definitions": list(log.definitions), "audit": audit, "issued": reservation.time}
+            facts |= {"ledger": LedgerEntry.of(reservation, account, terms.unit)}
+            facts |= {"other_units": account.other_units(terms.unit)}
             sums.save(draft / files.TREES)
-            certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
+            certificate = _write_draft(draft, policy, file, signing, **facts)
         except (Exception, KeyboardInterrupt) as error:
             # Errors of writing may be shown. An error while the log is open might quote it.
             shown = learned and isinstance(error, ValueError | OSError)
@@ -226,15 +228,7 @@ def _release(
     return Released(folder, policy, certificate)
 
 
-def _write_draft(
-    draft: Path,
-    policy: Policy,
-    file: ConfigFile,
-    reservation: Entry,
-    account: Account,
-    signing: SigningKey,
-    declared: dict[str, Any],
-) -> Certificate:
+def _write_draft(draft: Path, policy: Policy, file: ConfigFile, signing: SigningKey, **facts: Any) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / files.POLICY)
     terms = file.config.terms(units=policy.report.units or 0)
@@ -243,17 +237,14 @@ def _write_draft(
     versions["opendp"] = opendp_version() or "not installed"
     certificate = certify(
         policy.guarantee,
-        issued=reservation.time,
         policy_sha256=files.sha256(draft / files.POLICY),
         trees_sha256=files.sha256(draft / files.TREES),
         config_sha256=file.sha256,
         public=terms.public,
         versions=versions,
-        ledger=LedgerEntry.of(reservation, account, terms.unit),
         owns_at_most=terms.unit.owns_at_most,
-        other_units=account.other_units(terms.unit),
         signed_by=signing.public.fingerprint,
-        **declared,
+        **facts,
     )
     (draft / files.CERTIFICATE).write_bytes(certificate.canonical())
     (draft / files.SIGNATURE).write_bytes(signing.sign(certificate.canonical()).file())

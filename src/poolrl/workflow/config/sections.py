@@ -160,8 +160,7 @@ class SalesTable(Facts):
     open: Name | None = asked(None, "", flag="open_column")
     """column: whether the shop was open; a row of a closed day is unobserved"""
     labels: dict[str, str] = asked({}, "", flag="label_columns")
-    """columns of the labels of [problem]: { promotion = "Aktion" }; a label that is not named here has a column of its
-    own name"""
+    """columns of the labels of [problem]: { promotion = "Aktion" }; one left out has a column of its own name"""
     table: Name | None = asked(None, "")
     """goes with a .duckdb file: the name of its table"""
     delimiter: Literal[",", ";", "\t", "|"] = asked(",", ",")
@@ -181,14 +180,12 @@ class SalesTable(Facts):
     closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = asked([], "", max_length=6)
     """days on which no shop ever opens (Mon ... Sun): they are no steps"""
     missing_days: Literal["unobserved", "nothing happened"] = asked("unobserved", "unobserved")
-    """a day without a row: "unobserved", or "nothing happened" (the stock of the row before in that week, no delivery,
-    no sale)"""
+    """a day without a row: "unobserved", or "nothing happened" (stock of the row before in that week, no sale)"""
     scale: Name | None = asked(None, "")
     """what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or the name
     of a column; left out, units"""
     scale_memory: int | None = asked(None, "", ge=0, le=10_000)
-    """goes with a column as scale: how many other weeks' scales may change with one week; 0 if it comes from outside
-    the log"""
+    """goes with a column as scale: how many other weeks' scales may change with one week; 0 if from outside"""
     scale_floor: float = Field(default=1.0, gt=0)
     """goes with same weekday: the least scale, in units, for products that hardly sell"""
 
@@ -269,8 +266,7 @@ class Privacy(Facts):
     budget: float = asked(answer="", gt=0)
     """what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit"""
     together: bool = False
-    """spend a tenth of rho on how far products sell much or little together, for a shared reserve; left out where
-    [plan] units are too few for it"""
+    """spend a tenth of rho on how far products sell together, for a shared reserve; not if [plan] units are few"""
     data_set: Name = asked()
     """the name of its account in the ledger; a corrected or longer log keeps its name"""
     ledger: str | None = None
@@ -313,8 +309,7 @@ class PeriodFacts(Facts):
     """column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in its rows the
     smallest counts. With it, 'poolrl update' adds later periods"""
     first: When = asked("", "", flag="period_first")
-    """the first date (2025-01-31) or number of the period that a release reads. Without a period it reads everything,
-    and no update can continue it"""
+    """the first date (2025-01-31) or number of the period; without one all is read, and nothing can be added"""
     before: When = asked("", "", flag="period_before")
     """the first one after it: begin the next period there"""
     forgetting: float | None = Field(
