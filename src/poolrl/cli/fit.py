@@ -232,13 +232,13 @@ def replan(
             f"Ask the plan: poolrl decide {out / PLAN_FILE} --step ... --stock ...",
         ]
     else:
-        made = replan_release(source, file, out)
-        forecast = page_of(made.release, console)
-        facts = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
-        facts["decisions"] = decisions_of(made.release.policy).tolist()
+        made, kept, planned, said = replan_release(source, file, out)
+        forecast = page_of(made, console)
+        facts = {"folder": str(out), "kept": kept, "planned": planned, "verdict": forecast.verdict}
+        facts["decisions"] = decisions_of(made.policy).tolist()
         lines = [
             f"Planned again at no cost in privacy, in {out}.",
-            *made.in_words,
+            *said,
             f"\n{forecast.verdict.capitalize()}. {forecast.because}\n",
             f"Open {out / PAGE}; ask with: poolrl decide {out / POLICY} --step ...",
         ]

@@ -84,9 +84,7 @@ def init(
             written = trade.example(out.parent)
             _write_whole(out, texts.write_toml(written).encode())
             table, file = escape(str(out.parent / written["log"]["source"])), escape(str(out))
-            console.print(
-                f"A simulated log: [bold]{table}[/] is its table, [bold]{file}[/] says what is public about it."
-            )
+            console.print(f"A simulated log: [bold]{table}[/] is its table, [bold]{file}[/] says what is public of it.")
         else:
             header = None
             if sales is not False:
@@ -104,10 +102,8 @@ def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool
     named = given.get("source", "") if sales is True else str(sales)
     if not named:
         raise ValueError("--sales needs the export: poolrl init --sales export.csv")
-    path, mark = Path(named).expanduser(), given.get("delimiter")
-    header = texts.propose_columns(
-        path, delimiter="\t" if mark == "tab" else mark, encoding=given.get("encoding", "utf-8")
-    )
+    path, mark, coding = Path(named).expanduser(), given.get("delimiter"), given.get("encoding", "utf-8")
+    header = texts.propose_columns(path, delimiter="\t" if mark == "tab" else mark, encoding=coding)
     proposed = {f"{role}_column": column for role in SALES_ROLES if (column := header.only(role)) is not None}
     # Relative to the file that is written, as everything in it.
     where = path if path.is_absolute() or out.parent == Path() else path.resolve()

@@ -25,6 +25,7 @@ PERIODS_IN_WORDS = (
     "With periods, the loss of a trajectory that is in most of them counts as spent. A unit that owns several "
     "trajectories may be in all of them, and loses their sum."
 )
+Reason = Annotated[str, Parameter(help="Why; it stands in the ledger.")]
 WhichLedger = Annotated[Path | None, Parameter(help="The ledger's file.")]
 
 verify_verb = verb("""\
@@ -143,7 +144,7 @@ def verify_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
 def change_budget(
     total: Annotated[float, Parameter(help="What may be spent in all.")],
     *,
-    reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")],
+    reason: Reason,
     config: ConfigPath = CONFIG_NAME,
 ) -> None:
     """Change what may be spent on the configuration's data set: an entry that everybody can see."""
@@ -151,10 +152,8 @@ def change_budget(
     name = file.config.privacy.data_set
     with Ledger.existing(file.ledger) as books:
         account = books.change_budget(name, zcdp.budget(total), reason=reason)
-    print(
-        f"{name}: budget {float(account.budget):g}, left {float(account.left):g}. "
-        f"Write budget = {total:g} into {config} as well."
-    )
+    left = f"{name}: budget {float(account.budget):g}, left {float(account.left):g}."
+    print(f"{left} Write budget = {total:g} into {config} as well.")
 
 
 @ledger_verb.command(name="key")
@@ -171,9 +170,7 @@ def show_key(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
 
 
 @ledger_verb.command(name="rotate-key")
-def rotate_key(
-    *, reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")], ledger: WhichLedger = None
-) -> None:
+def rotate_key(*, reason: Reason, ledger: WhichLedger = None) -> None:
     """Replace the signing key, because it is lost or others have seen it."""
     with _opened(ledger) as books:
         key = books.rotate_key(reason)

@@ -22,10 +22,8 @@ app = App(
   poolrl init --example && poolrl check && poolrl plan && poolrl fit --new-account""",
     suppress_keyboard_interrupt=False,  # `main` says that it was stopped
 )
-for number, (name, words) in enumerate(VERBS.items()):
-    app.command(
-        f"poolrl.cli.{FILES.get(name, name)}:{name}_verb", name=name, help=words, sort_key=number
-    )  # imported on its call
+for number, (name, words) in enumerate(VERBS.items()):  # each is imported on its call
+    app.command(f"poolrl.cli.{FILES.get(name, name)}:{name}_verb", name=name, help=words, sort_key=number)
 
 STOPPED = 130  # as shells say of a command that Ctrl-C has ended; SIGTERM is answered alike
 READER_GONE = 141  # as they say of a command whose answer nobody reads any more: `poolrl ... | head`

@@ -313,14 +313,12 @@ def replay_policy(
     return Backtest(len(kept), complete, left_out, reasons, ran_empty, scaled, products, called)
 
 
-def _demands(
-    policy: Policy, sold: FloatArray, empty: BoolArray, scale: FloatArray, cells: IntArray
-) -> list[FloatArray]:
+def _demands(policy: Policy, sold: FloatArray, empty: BoolArray, unit: FloatArray, cells: IntArray) -> list[FloatArray]:
     """Demand (n, H, k) in the three scenarios."""
     problem, outcomes = cast(Inventory, policy.problem), policy.outcomes
     products = np.arange(problem.products)
-    top = np.maximum(problem.label_bounds.reshape(-1, problem.products)[cells, products] * scale, sold)
-    middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / scale, cells) * scale
+    top = np.maximum(problem.label_bounds.reshape(-1, problem.products)[cells, products] * unit, sold)
+    middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / unit, cells) * unit
     expected = np.where(empty, np.clip(middle, sold, top), sold)
     return [sold, expected, np.where(empty, top, sold)]
 
@@ -418,11 +416,9 @@ def _mean_sales(sold: FloatArray, rule: SameWeekday) -> FloatArray:
     return np.where(number >= (rule.weeks + 1) // 2, np.maximum(mean, rule.floor), np.nan)
 
 
-def costs_of(
-    problem: Inventory, levels: FloatArray, demand: FloatArray, cells: IntArray, used: BoolArray
-) -> FloatArray:
+def costs_of(problem: Inventory, level: FloatArray, demand: FloatArray, cells: IntArray, used: BoolArray) -> FloatArray:
     """Mean costs of a week, (k,), over the weeks of each product that are used (n, k)."""
-    total = np.zeros((len(levels), problem.products))
+    total = np.zeros((len(level), problem.products))
     for step in range(problem.horizon):
-        total += problem.coordinate_cost(step, levels[:, step], demand[:, step], cells[:, step])
+        total += problem.coordinate_cost(step, level[:, step], demand[:, step], cells[:, step])
     return np.asarray(np.where(used, total, 0.0).sum(axis=0) / np.maximum(used.sum(axis=0), 1))

@@ -179,9 +179,7 @@ class BudgetStudy:
         }
 
 
-def study_budgets(
-    config: Config, progress: Progress, *, rho: float, units: int, demand: str, within: float
-) -> BudgetStudy:
+def study_budgets(config: Config, bar: Progress, *, rho: float, units: int, demand: str, within: float) -> BudgetStudy:
     """Simulate logs with the public facts of a configuration, and fit each at several budgets and sizes."""
     one_of(DEMANDS, demand=demand)
     positive(rho=rho)
@@ -202,12 +200,12 @@ def study_budgets(
     rows = units * simulator.filled * problem.horizon * problem.outcome_dim * families * len(budgets)
     worlds = worlds_of(problem, demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
     fits = (fit for seed, world in enumerate(worlds) for fit in simulator.predict(world, units, budgets, seed=seed))
-    predictions = list(progress.track(fits, total=len(worlds) * len(budgets), description="budgets"))
+    predictions = list(bar.track(fits, total=len(worlds) * len(budgets), description="budgets"))
     # Ever larger logs at one budget, until the worst family is good enough.
     by_size: list[StudyLine] = []
     largest = min(_most_units(problem, simulator.filled), max(1, SIZES[-1] // simulator.filled))
     sizes = [size for size in SIZES if size < largest] + [largest]
-    for size in progress.track(sizes, description="sizes"):
+    for size in bar.track(sizes, description="sizes"):
         by_world = (simulator.predict(world, size, [rho], seed=100 + number) for number, world in enumerate(worlds))
         by_size.append(StudyLine.of([*chain.from_iterable(by_world)]))
         if by_size[-1].worst <= within or math.isnan(by_size[-1].worst):

@@ -111,10 +111,8 @@ class Desk(ABC):
     ) -> Questions:
         """One question about a whole state, by the texts of the command line."""
         values = pairs_from_text(labels, "labels")
-        if unknown := [name for name in values if name not in self.labels.names]:
-            raise ValueError(
-                f"there is no label {unknown[0]!r}; known labels: {', '.join(self.labels.names) or 'none'}"
-            )
+        if other := [name for name in values if name not in self.labels.names]:
+            raise ValueError(f"there is no label {other[0]!r}; known labels: {', '.join(self.labels.names) or 'none'}")
         if missing := [name for name in self.labels.names if name not in values]:
             raise ValueError(f"{missing[0]} is missing, which this was learned with: give --labels {missing[0]}=...")
         if self.scaled != (scale is not None):

@@ -39,7 +39,7 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.decision_tables import decisions_of, scale_in_words, shown_states
 from poolrl.workflow.forecast import Forecast, ProductCosts, average_over_cells, money
-from poolrl.workflow.trades.trade import LawPicture, PageSection, PageTable, TradePage, trade_of
+from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
 
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
@@ -219,7 +219,7 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
         )
 
 
-def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
+def _picture(policy: Policy, cell: int, decisions: list[float]) -> dict[str, Any]:
     """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
     model = PrivateModel.of(policy)
     problem, outcomes = model.problem, model.outcomes
@@ -236,14 +236,14 @@ def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
     rough = max(top / 5, 1e-9)
     power = 10 ** math.floor(math.log10(rough))
     step = float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
-    return LawPicture(
-        name=f"law-{cell}",
-        top=top,
-        ticks=np.arange(0.0, top + step / 1e6, step).tolist(),
-        curve=[*zip(points[shown].tolist(), reached[shown].tolist(), strict=True)],
-        seen=(min(max(low, 0.0), top), min(max(high, 0.0), top)),
-        decisions=decisions,
-    )
+    return {
+        "name": f"law-{cell}",
+        "top": top,  # the end of the axis
+        "ticks": np.arange(0.0, top + step / 1e6, step).tolist(),
+        "curve": [*zip(points[shown].tolist(), reached[shown].tolist(), strict=True)],
+        "seen": (min(max(low, 0.0), top), min(max(high, 0.0), top)),
+        "decisions": decisions,
+    }
 
 
 def shop_of(policy: Policy) -> tuple[Inventory, OutcomeDistribution]:

@@ -41,37 +41,26 @@ SEED = 0
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Replanned:
-    """A new plan beside the old one: what both cost by the model, under the costs of now. Earnings are below zero."""
+def replan_release(source: Released, file: ConfigFile, folder: Path) -> tuple[Released, float, float, list[str]]:
+    """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid.
 
-    release: Released
-    before: FloatArray  # decisions of the old plan, as `decisions_of` gives them
-    kept: float  # what the old plan would cost now
-    planned: float  # what the new one costs
-
-    @property
-    def in_words(self) -> list[str]:
-        """For people."""
-        policy = self.release.policy
-        trade = trade_of(policy.problem)
-        verb, better, sign = ("earn", "more", -1) if trade.earns else ("cost", "less", 1)
-        saved = f" ({abs(1 - self.planned / self.kept):.1%} {better})" if self.planned < self.kept != 0 else ""
-        return [
-            in_one_sentence(self.before, decisions_of(policy), trade.words.decisions),
-            f"By the model, keeping the old {trade.words.decisions}, as far as they are allowed, would {verb} "
-            f"{sign * self.kept:.4g} now; the new ones {verb} {sign * self.planned:.4g}{saved}.",
-        ]
-
-
-def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanned:
-    """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid."""
+    With what the old plan and the new one cost by the model, under the costs of now, and with that in words.
+    """
     model, problem, old = known_model(source, file, folder), file.config.problem.posed, source.policy
     policy, trade = model.plan(problem), trade_of(problem)
     kept, planned = trade.cost_by_model(old, problem), trade.cost_by_model(policy, problem)
     make_folder(source, file, folder, lambda draft: policy.save(draft / POLICY))
-    made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
-    return Replanned(made, decisions_of(old), kept, planned)
+    decisions, (verb, better, sign) = (
+        trade.words.decisions,
+        ("earn", "more", -1) if trade.earns else ("cost", "less", 1),
+    )
+    saved = f" ({abs(1 - planned / kept):.1%} {better})" if planned < kept != 0 else ""
+    lines = [
+        in_one_sentence(decisions_of(old), decisions_of(policy), decisions),
+        f"By the model, keeping the old {decisions}, as far as they are allowed, would {verb} {sign * kept:.4g} now; the "
+        f"new ones {verb} {sign * planned:.4g}{saved}.",
+    ]
+    return Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes())), kept, planned, lines
 
 
 def known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateModel:
@@ -159,9 +148,7 @@ def replan_orders(
         # Each label cell has the capacity for itself; a lead time is planned column by column.
         parts = levels.reshape(-1, problem.products, problem.horizon) if shared else levels
         plans: list[Any] = []
-        costs = np.empty(
-            (4, len(parts))
-        )  # of filling up and of the plan, its bound (NaN where none is known), its error
+        costs = np.empty((4, len(parts)))  # of filling up and the plan, its bound (NaN where none is known), its error
         for number, own_levels in enumerate(parts):
             rng, again = np.random.default_rng(SEED), np.random.default_rng(SEED)
             if shared:

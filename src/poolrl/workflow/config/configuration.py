@@ -110,10 +110,8 @@ class Config(Facts):
     @property
     def moved(self) -> int:
         """c, the trajectories that one unit moves."""
-        privacy = self.privacy
-        return moved_trajectories(
-            per_unit=privacy.per_unit, scale_memory=self.scale_memory, has_units=privacy.unit is not None
-        )
+        privacy, memory = self.privacy, self.scale_memory
+        return moved_trajectories(per_unit=privacy.per_unit, scale_memory=memory, has_units=privacy.unit is not None)
 
     def query(self, *, explained: bool = False) -> str | None:
         """The SQL of the log's rows, on the answer to `export` if any; `explained` adds why one is unobserved."""
@@ -289,10 +287,8 @@ def parse_config(path: Path, content: bytes) -> ConfigFile:
     try:
         return ConfigFile(path, Config.model_validate(facts), content)
     except ValidationError as error:
-        faults = list(dict.fromkeys(fault_in_words(each) for each in error.errors()))
-        raise ValueError(
-            "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
-        ) from None
+        wrong = list(dict.fromkeys(fault_in_words(each) for each in error.errors()))
+        raise ValueError("\n  ".join([f"{path} has {len(wrong)} mistake{'s' * (len(wrong) > 1)}:", *wrong])) from None
 
 
 def fault_in_words(error: Any) -> str:

@@ -178,9 +178,7 @@ PRICES = RoundTrade(
             "keep": "what a unit is worth to you that is never sold",
         },
         columns=(
-            TableColumn(
-                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
-            ),
+            TableColumn("stock", "units left before the period", otherwise="1", spared=lambda one: one.stock == 1),
             TableColumn("price", "the price that was asked"),
             TableColumn("sold", "whether it was bought", "flag"),
         ),
@@ -212,9 +210,7 @@ BIDS = RoundTrade(
             "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
         },
         columns=(
-            TableColumn(
-                "wanted", "wins that are still wanted before the round", otherwise="1", spared=lambda one: one.wins == 1
-            ),
+            TableColumn("wanted", "wins still wanted before a round", otherwise="1", spared=lambda one: one.wins == 1),
             TableColumn("bid", "your bid"),
             TableColumn("won", "whether it won", "flag"),
             TableColumn(

@@ -130,7 +130,7 @@ class ShopFacts(ProblemSection):
         return faults
 
     def _faults_of_sales(self, config: Config, sales: SalesTable) -> list[str]:
-        log, privacy = config.log, config.privacy
+        log, privacy, days = config.log, config.privacy, len(sales.open_days)
         faults = [
             f"[log] {name} goes without [sales], which says what the columns mean"
             for name in sections.WIDE_ONLY
@@ -140,10 +140,8 @@ class ShopFacts(ProblemSection):
             faults.append("[sales] reads files; for a PostgreSQL server give [log] a query instead")
         if log.source.endswith(sections.DATABASE_FILE) != (sales.table is not None):
             faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
-        if self.horizon != len(sales.open_days):
-            faults.append(
-                f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those of [sales] closed"
-            )
+        if self.horizon != days:
+            faults.append(f"[problem] horizon must be {days}: the days of a week but those of [sales] closed")
         if config.period.column not in ("", sections.MONDAY):
             faults.append(f'[period] column must be "{sections.MONDAY}" with [sales]: the date on which a week begins')
         if privacy.unit not in (None, "shop"):

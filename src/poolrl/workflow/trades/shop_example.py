@@ -86,10 +86,8 @@ def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
     for week in range(WEEK_COUNT):
         expected = np.mean(sold[-4:], axis=0) * more[week]
 
-        def habit(
-            step: int, stock: FloatArray, rng: np.random.Generator, expected: FloatArray = expected
-        ) -> FloatArray:
-            return np.maximum(stock, np.rint(expected[:, step] * rng.uniform(0.8, 2.2, stock.shape)))
+        def habit(step: int, stock: FloatArray, rng: np.random.Generator, usual: FloatArray = expected) -> FloatArray:
+            return np.maximum(stock, np.rint(usual[:, step] * rng.uniform(0.8, 2.2, stock.shape)))
 
         logs.append(simulate_log(chain, demand[week], rng=rng, behaviour=habit))
         sold.append(logs[-1].actions - logs[-1].next_states)

@@ -203,12 +203,10 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
     yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
     lost = judged.filter(judged.reason.notnull())
-    losses = answer(lost.group_by("reason").aggregate(weeks=lost.week.nunique(), cells=lost.count())).to_pylist()
+    lacks = answer(lost.group_by("reason").aggregate(weeks=lost.week.nunique(), cells=lost.count())).to_pylist()
     # A week without a row of a declared product lacks all of them.
-    losses.append(
-        {"reason": no_row, "weeks": seen["short"] + weeks - seen["with_rows"], "cells": count - seen["found"]}
-    )
-    for row in sorted(losses, key=lambda row: (-row["cells"], row["reason"])):
+    lacks.append({"reason": no_row, "weeks": seen["short"] + weeks - seen["with_rows"], "cells": count - seen["found"]})
+    for row in sorted(lacks, key=lambda row: (-row["cells"], row["reason"])):
         if row["cells"]:
             what, fix = row["reason"], words.get(row["reason"])
             if fix is None:

@@ -103,18 +103,6 @@ class Words:
 
 
 @dataclass(frozen=True)
-class LawPicture:
-    """The numbers of a picture of an outcome's law: its curve, where the log shows it, and where decisions lie."""
-
-    name: str
-    top: float  # the end of the axis
-    ticks: Sequence[float]
-    curve: Sequence[tuple[float, float]]  # amounts, and how often the outcome reaches them
-    seen: tuple[float, float]
-    decisions: Sequence[float]
-
-
-@dataclass(frozen=True)
 class PageTable:
     """A table: each row begins with its name."""
 
@@ -122,7 +110,7 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     caption: str
     title: str = ""
-    picture: LawPicture | None = None
+    picture: dict[str, Any] | None = None  # of an outcome's law (assets/pictures.svg)
 
 
 @dataclass(frozen=True)
