@@ -57,8 +57,8 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> tuple[Re
     saved = f" ({abs(1 - planned / kept):.1%} {better})" if planned < kept != 0 else ""
     lines = [
         in_one_sentence(decisions_of(old), decisions_of(policy), decisions),
-        f"By the model, keeping the old {decisions}, as far as they are allowed, would {verb} {sign * kept:.4g} now; the "
-        f"new ones {verb} {sign * planned:.4g}{saved}.",
+        f"By the model, keeping the old {decisions}, as far as they are allowed, would {verb} {sign * kept:.4g} now; "
+        f"the new ones {verb} {sign * planned:.4g}{saved}.",
     ]
     return Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes())), kept, planned, lines
 
