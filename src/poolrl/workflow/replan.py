@@ -50,10 +50,8 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> tuple[Re
     policy, trade = model.plan(problem), trade_of(problem)
     kept, planned = trade.cost_by_model(old, problem), trade.cost_by_model(policy, problem)
     make_folder(source, file, folder, lambda draft: policy.save(draft / POLICY))
-    decisions, (verb, better, sign) = (
-        trade.words.decisions,
-        ("earn", "more", -1) if trade.earns else ("cost", "less", 1),
-    )
+    decisions = trade.words.decisions
+    verb, better, sign = ("earn", "more", -1) if trade.earns else ("cost", "less", 1)
     saved = f" ({abs(1 - planned / kept):.1%} {better})" if planned < kept != 0 else ""
     lines = [
         in_one_sentence(decisions_of(old), decisions_of(policy), decisions),

@@ -142,10 +142,10 @@ class Interview:
             raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
         # A comma separates products here. But people whose export has decimal commas may mean one number.
         for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
-            if ONE_COMMA.fullmatch(text := self._text(name)):
-                point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
+            if ONE_COMMA.fullmatch(given := self._text(name)):
+                point, two = given.replace(",", "."), given.replace(",", ".0,") + ".0"
                 raise ValueError(
-                    f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for "
+                    f"{flag_of(name)} {given}: is that one number, or one for each of two products? Write {point} for "
                     f"one number, or {two} for two"
                 )
         facts: dict[str, dict[str, Any]] = {}
