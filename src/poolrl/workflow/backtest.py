@@ -382,7 +382,11 @@ def remade_scales(
     Their sales make the scales of later weeks. Where a product of a week is not replayed, the sales of the log do.
     """
     kept = np.flatnonzero(used.any(axis=1))
-    earlier = _weeks_before(weeks, kept, rule.weeks)
+    # The m weeks before each in the same shop; the number of all weeks where one is missing.
+    shops, numbers = weeks.shop.tolist(), weeks.number.tolist()
+    place = {week: i for i, week in enumerate(zip(shops, numbers, strict=True))}
+    before = range(1, rule.weeks + 1)
+    earlier = np.array([[place.get((shops[i], numbers[i] - ago), len(shops)) for ago in before] for i in kept.tolist()])
     # The last row stands for a week that is not there. No sale is negative, but for a rounding error.
     with np.errstate(invalid="ignore"):
         sold = np.where(weeks.sold > -5e-4, weeks.sold, np.nan)
@@ -397,14 +401,6 @@ def remade_scales(
         sold[rows] = np.where(own, np.minimum(levels, demand[part]), sold[rows])
         progress(len(part) / len(kept))
     return scales
-
-
-def _weeks_before(weeks: Weeks, kept: IntArray, memory: int) -> IntArray:
-    """The m weeks before each, (len(kept), m), in the same shop; the number of all weeks where one is missing."""
-    shops, numbers = weeks.shop.tolist(), weeks.number.tolist()
-    place = {week: i for i, week in enumerate(zip(shops, numbers, strict=True))}
-    before = range(1, memory + 1)
-    return np.array([[place.get((shops[i], numbers[i] - ago), len(shops)) for ago in before] for i in kept.tolist()])
 
 
 def _mean_sales(sold: FloatArray, rule: SameWeekday) -> FloatArray:

@@ -74,11 +74,6 @@ def meanings_of(names: Iterable[str], meanings: Mapping[str, str] = MEANINGS) ->
     return found
 
 
-def words_like(name: str) -> str:
-    """All words that mean the same in a sales export as this one; none if it has no known meaning."""
-    return next((MEANINGS[meaning] for meaning, names in meanings_of([name]).items() if names), "")
-
-
 def _comparable_name(name: str) -> str:
     """Without case, marks of letters, blanks and signs; ä is a, and so is ae."""
     letters = unicodedata.normalize("NFKD", name.casefold())

@@ -25,7 +25,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PLAN_FORMAT, says_it_is
 from poolrl.problems.problem import Problem
-from poolrl.workflow.column_names import DELIMITERS, meanings_of, words_like
+from poolrl.workflow.column_names import DELIMITERS, MEANINGS, meanings_of
 from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan
 from poolrl.workflow.trades.trade import trade_of
 
@@ -99,7 +99,9 @@ class QuestionTable:
         labels = self.desk.labels.names
         exact = {name: name for name in [*labels, *([] if self.desk.by_product else self.desk.names.products)]}
         exact |= {meaning: name for meaning, name in self.desk.names.columns.items() if name in self.header}
-        likely = {name: words_like(name) for name in labels if exact[name] not in self.header}
+        missing = [name for name in labels if exact[name] not in self.header]
+        # A label may be called by any word that means the same in a sales export.
+        likely = {name: MEANINGS[known] for known, found in meanings_of(missing).items() for name in found}
         others = [name for name in self.header if name not in exact.values()]
         meanings = {meaning: words for meaning, words in self.desk.meanings.items() if meaning not in exact} | likely
         return exact | {

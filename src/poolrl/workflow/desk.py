@@ -9,11 +9,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, nearest
+from poolrl.checks import FloatArray, IntArray, nearest
 from poolrl.learning.policy import Levels, Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
@@ -211,8 +212,14 @@ class ShopDesk(Desk):
             pattern = unknown @ (1 << np.arange(unknown.shape[1]))
             for number in np.unique(pattern):
                 rows = np.flatnonzero(pattern == number)
-                policy, group = self._policy_without(unknown[rows[0]]), asked.only(rows)
-                group = replace(group, places=group.places[:, ~unknown[rows[0]]])
+                new, group = unknown[rows[0]], asked.only(rows)
+                # A policy for rows of which these labels have unknown values is planned when it is first asked for.
+                names = tuple(compress(self.labels.names, new))
+                if names not in self._policies:
+                    from poolrl.learning.model import population_policy
+
+                    self._policies[names] = population_policy(self._policies[()], names)
+                policy, group = self._policies[names], replace(group, places=group.places[:, ~new])
                 level[rows] = act(policy, group)
                 # The public bound of each row's level, in multiples of its scale.
                 problem: Any = policy.problem
@@ -245,15 +252,6 @@ class ShopDesk(Desk):
             product = i if asked.product is None else int(asked.product[row])
             rule = "must not be negative" if low[product] == 0 else "lies below what can wait"
             raise RowRefusedError(row, f"the stock of {self.names.products[product]} {rule}")
-
-    def _policy_without(self, unknown: BoolArray) -> Policy:
-        """The policy for rows of which some labels have unknown values. It is planned when it is first asked for."""
-        names = tuple(name for name, new in zip(self.labels.names, unknown, strict=True) if new)
-        if names not in self._policies:
-            from poolrl.learning.model import population_policy
-
-            self._policies[names] = population_policy(self._policies[()], names)
-        return self._policies[names]
 
 
 class PlanDesk(Desk):

@@ -28,9 +28,19 @@ def shares_on_top(config: Config, rho: float | None = None) -> dict[str, Any]:
     zero where its table would not help, and where its noise would need another sampler than the exact tables.
     """
     problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
+    tells = problem.planner != "levels" and problem.shows_levels
+    if tells:  # whether the joint table of decisions and outcomes is not too noisy to help
+        # Rounds end when nothing is left: about every second one succeeds.
+        take_place = min(1.0, 2 * float(problem.state_high[0]) / problem.horizon)
+        error = expected_error_of_effect(
+            tables=problem.labels.count * problem.horizon,
+            slots=take_place * config.plan.units * config.privacy.per_unit / problem.labels.count,
+            variance=float(_variance("dependence", config, budget)),
+        )
+        tells = error <= TELLING_ERROR
     helps = {
         "left_over": problem.censored and problem.planner == "levels",
-        "dependence": problem.planner != "levels" and problem.shows_levels and _tells_dependence(config, budget),
+        "dependence": tells,
         "together": config.privacy.together and why_not_together(config, budget) is None,
     }
     bought = [name for name, helped in helps.items() if helped and _variance(name, config, budget) <= TABLED[1]]
@@ -41,19 +51,6 @@ def _variance(name: str, config: Config, rho: float) -> Fraction:
     """Of the noise of a table beside the trees."""
     _, budgets = zcdp.shares_of(rho, **{name: ON_TOP_SHARE})
     return ON_TOP[name].layout(config.problem.posed, per_unit=config.moved).mechanism(budgets[name]).variance
-
-
-def _tells_dependence(config: Config, rho: float) -> bool:
-    """Whether the joint table of decisions and outcomes is not too noisy to help."""
-    problem = config.problem.posed
-    # Rounds end when nothing is left: about every second one succeeds.
-    take_place = min(1.0, 2 * float(problem.state_high[0]) / problem.horizon)
-    error = expected_error_of_effect(
-        tables=problem.labels.count * problem.horizon,
-        slots=take_place * config.plan.units * config.privacy.per_unit / problem.labels.count,
-        variance=float(_variance("dependence", config, rho)),
-    )
-    return error <= TELLING_ERROR
 
 
 def why_not_together(config: Config, rho: float | None = None) -> str | None:
