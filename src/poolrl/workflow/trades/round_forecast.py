@@ -31,7 +31,7 @@ from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import Behaviour, simulate_log
 from poolrl.workflow import forecast as forecasts
-from poolrl.workflow.forecast import Forecast, cell_shares, estimate, judged
+from poolrl.workflow.forecast import CostEstimate, Forecast, SwitchVerdict, cell_shares, estimate, judged
 from poolrl.workflow.trades.trade import Words, trade_of
 
 # Rehearsed fits, and the most trajectories of a rehearsed log.
@@ -95,15 +95,7 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
             )
             return replace(forecast, today=known, because=why)
         now, gain = known, estimate(ours.mean - known.mean, spread, error, unrehearsed)
-    verdict, because = judged(gain, now.mean, decisions=words.decisions, earns=True)
-    tested = policy.report.dependence
-    if verdict == "switch" and (tested is None or tested.error > TELLING_ERROR):
-        because += f" That holds if past {words.decisions} did not follow what only people knew. "
-        because += (
-            "Too little was released to tell; 'poolrl check' looks at it in the log."
-            if model.problem.shows_levels
-            else f"No count of successes can tell that: ask those who named the {words.decisions}."
-        )
+    verdict, because = _judged(gain, now, policy)
     return replace(forecast, today=now, gain=gain, verdict=verdict, because=because)
 
 
@@ -135,6 +127,19 @@ def _followed(policy: Policy, played: Played, words: Words) -> str:
 
 def _logged_trajectories(model: PrivateModel) -> int:
     return max(1, (model.report.units or MOST_REHEARSED) * model.guarantee.trajectories_per_unit)
+
+
+def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[SwitchVerdict, str]:
+    words, tested = trade_of(policy.problem).words, policy.report.dependence
+    verdict, because = judged(gain, now.mean, decisions=words.decisions, earns=True)
+    if verdict == "switch" and (tested is None or tested.error > TELLING_ERROR):
+        because += f" That holds if past {words.decisions} did not follow what only people knew. "
+        because += (
+            "Too little was released to tell; 'poolrl check' looks at it in the log."
+            if PrivateModel.of(policy).problem.shows_levels
+            else f"No count of successes can tell that: ask those who named the {words.decisions}."
+        )
+    return verdict, because
 
 
 def _rehearse(model: PrivateModel, played: Played, progress: Progress | None) -> tuple[FloatArray, FloatArray]:
