@@ -35,7 +35,7 @@ from poolrl.ledger.accounts import OverspendError, ProtectedUnit
 from poolrl.ledger.ledger import Ledger
 from poolrl.paper import rossmann
 from poolrl.paper.results import Results
-from poolrl.workflow import decide
+from poolrl.workflow import decision_tables as decide
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.verified import verify_folder

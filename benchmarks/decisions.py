@@ -23,7 +23,7 @@ from poolrl.learning import stored
 from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.workflow.decide import decide_table, open_desk
+from poolrl.workflow.decision_tables import decide_table, open_desk
 
 CHAIN, ROWS, ROW_BY_ROW = 1_000, 1_000_000, 10_000
 STEPS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]

@@ -37,7 +37,7 @@ from poolrl.learning.fitted import FittedU, fit_values
 from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names
 from poolrl.plans.environment import ModelEnv
-from poolrl.workflow.decide import open_desk
+from poolrl.workflow.decision_tables import open_desk
 from poolrl.workflow.page import cost_by_model, what_if_section
 from tests.helpers.own_problems import Wear
 

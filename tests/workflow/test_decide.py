@@ -20,7 +20,7 @@ import pytest
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
 from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
-from poolrl.workflow import decide
+from poolrl.workflow import decision_tables as decide
 from poolrl.workflow.desk import Questions, ShopDesk, orders_in_packs
 from poolrl.workflow.release_folder import fit_release
 from tests.helpers.commands import CommandLine

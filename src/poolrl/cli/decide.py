@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, OwnConfig, verb
-from poolrl.workflow.decide import PLAIN, decide_table, open_desk
+from poolrl.workflow.decision_tables import PLAIN, decide_table, open_desk
 from poolrl.workflow.desk import Answers, Desk, Questions, pairs_from_text
 
 decide_verb = verb("""\
