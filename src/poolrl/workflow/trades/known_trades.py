@@ -73,23 +73,12 @@ class RoundTrade(Trade):
         source = f"{words.trajectory}s.csv"
         folder.mkdir(parents=True, exist_ok=True)
         pyarrow.csv.write_csv(pa.table(columns), folder / source)
+        log = {"source": source, "trajectory": words.trajectory, "step": words.step, "first_step": 1}
+        privacy = {"protects": f"one {words.trajectory}", "rho": 1.0, "budget": 2.0, "ledger": "ledger.sqlite"}
         return {
             "problem": {"kind": self.kind, **dict(self.problem.example)},
-            "log": {
-                "source": source,
-                "trajectory": words.trajectory,
-                "step": words.step,
-                "first_step": 1,
-                "scale": ["estimate"],
-                "scale_memory": 0,
-            },
-            "privacy": {
-                "protects": f"one {words.trajectory}",
-                "rho": 1.0,
-                "budget": 2.0,
-                "data_set": f"example of {self.kind}",
-                "ledger": "ledger.sqlite",
-            },
+            "log": log | {"scale": ["estimate"], "scale_memory": 0},
+            "privacy": privacy | {"data_set": f"example of {self.kind}"},
             "plan": {"units": EXAMPLE_SALES},
         }
 

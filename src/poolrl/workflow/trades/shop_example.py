@@ -36,6 +36,8 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
     pyarrow.csv.write_csv(simulated_chain(seed)[0], folder / where)
+    columns = {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
+    written = {"date_format": "%Y-%m-%d", "yes": ["true"], "no": ["false"], "scale": "same weekday, last 4 weeks"}
     return {
         "problem": {
             "kind": "lost sales",
@@ -48,23 +50,12 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
             "labels": {"promotion": ["no", "yes"]},
         },
         "log": {"source": where.as_posix()},
-        "sales": {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
-        | {"date_format": "%Y-%m-%d", "yes": ["true"], "no": ["false"], "scale": "same weekday, last 4 weeks"},
-        "privacy": {
-            "rho": 0.3,
-            "budget": 0.9,
-            "data_set": "the example's shops",
-            "protects": "one week of one shop",
-            "weeks_public": True,
-            "ledger": "ledger.sqlite",
-        },
+        "sales": columns | written,
+        "privacy": {"rho": 0.3, "budget": 0.9, "data_set": "the example's shops", "weeks_public": True}
+        | {"protects": "one week of one shop", "ledger": "ledger.sqlite"},
         "plan": {"units": SHOP_COUNT * WEEK_COUNT},
-        "publication": {
-            "name": "Weekly ordering policy",
-            "curator": "The example's grocer",
-            "region": "Nowhere: simulated",
-            "intended_use": "Order-up-to levels for the coming year.",
-        },
+        "publication": {"name": "Weekly ordering policy", "curator": "The example's grocer"}
+        | {"region": "Nowhere: simulated", "intended_use": "Order-up-to levels for the coming year."},
     }
 
 
