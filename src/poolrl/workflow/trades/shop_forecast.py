@@ -21,15 +21,7 @@ from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.simulation.families import FAMILIES, TOP, TreeLaws, draw_trees
 from poolrl.workflow import forecast as forecasts
-from poolrl.workflow.forecast import (
-    CostEstimate,
-    Forecast,
-    average_over_cells,
-    cell_shares,
-    estimate,
-    judged,
-    signed_percent,
-)
+from poolrl.workflow.forecast import CostEstimate, Forecast, average_over_cells, cell_shares, estimate, judged
 from poolrl.workflow.page import hidden_from, log_levels, shop_of
 
 TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
@@ -140,7 +132,7 @@ def _noise_warning(families: Trial, trials: list[Trial]) -> str:
     taught = free_gap > WORTH_MUCH and forecasts.noise_share_of_gain(gap, free_gap) < LITTLE_LOST
     if taught or not lost > (LITTLE_LOST if free_gap < WORTHLESS else forecasts.NOISE_DOMINATED):
         return ""
-    above, without = signed_percent(families.gap), signed_percent(families.free_gap)
+    above, without = forecasts.signed_percent(families.gap), forecasts.signed_percent(families.free_gap)
     return (
         f"This log is noise-dominated. With this few units at this rho, about {min(1.0, lost):.0%} of what data could "
         f"save is lost ({above} above the optimum on demand that nobody estimated, {without} without data). The policy "
