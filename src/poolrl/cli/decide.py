@@ -25,22 +25,17 @@ decide_verb = verb("""\
 
 A table, CSV or Parquet, has a row for each product of each shop:
   step,product,stock,shop,promo,scale
-Other columns stay as they are. Names may be those of your log, as poolrl.toml
-declares them, or German: Wochentag, Artikel, Bestand, Erwartung. A column pack
-(Gebinde) is the size of a pack.
+Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them, or German: Wochentag,
+Artikel, Bestand, Erwartung. A column pack (Gebinde) is the size of a pack.
 
-Labels (here shop and promo) and scale are needed where the policy was learned
-with them. A value that was not declared, such as a new shop, gets the
-population's levels. The column basis says whose levels decided: own or
-population.
+Labels (here shop and promo) and scale are needed where the policy was learned with them. A value that was not declared,
+such as a new shop, gets the population's levels. The column basis says whose levels decided: own or population.
 
-Other problems than shops: --stock gives the state by its name (lots=2), a
-table has a column for it and gets one for the decision. A problem of your own
-needs --config, the configuration that names it.
+Other problems than shops: --stock gives the state by its name (lots=2), a table has a column for it and gets one for
+the decision. A problem of your own needs --config, the configuration that names it.
 
 Packs: an order is the multiple of the pack that comes nearest to the level. Half a pack counts as one. Beyond the
-public bound at most one pack is
-ordered.""")
+public bound at most one pack is ordered.""")
 
 
 @decide_verb.default
