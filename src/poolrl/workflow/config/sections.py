@@ -180,12 +180,12 @@ class SalesTable(Facts):
     closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = asked([], "", max_length=6)
     """days on which no shop ever opens (Mon ... Sun): they are no steps"""
     missing_days: Literal["unobserved", "nothing happened"] = asked("unobserved", "unobserved")
-    """a day without a row: "unobserved", or "nothing happened" (stock of the row before in that week, no sale)"""
+    """a day without a row: "unobserved", or "nothing happened" (stock of that week's row before, nothing else)"""
     scale: Name | None = asked(None, "")
     """what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or the name
     of a column; left out, units"""
     scale_memory: int | None = asked(None, "", ge=0, le=10_000)
-    """goes with a column as scale: how many other weeks' scales may change with one week; 0 if from outside"""
+    """goes with a column: how many other weeks' scales may change with one week; 0 if it is from outside the log"""
     scale_floor: float = Field(default=1.0, gt=0)
     """goes with same weekday: the least scale, in units, for products that hardly sell"""
 
@@ -266,7 +266,7 @@ class Privacy(Facts):
     budget: float = asked(answer="", gt=0)
     """what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit"""
     together: bool = False
-    """spend a tenth of rho on how far products sell together, for a shared reserve; not if [plan] units are few"""
+    """spend a tenth of rho on how far products sell together, for a shared reserve; not if [plan] units are too few"""
     data_set: Name = asked()
     """the name of its account in the ledger; a corrected or longer log keeps its name"""
     ledger: str | None = None
@@ -309,7 +309,7 @@ class PeriodFacts(Facts):
     """column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in its rows the
     smallest counts. With it, 'poolrl update' adds later periods"""
     first: When = asked("", "", flag="period_first")
-    """the first date (2025-01-31) or number of the period; without one all is read, and nothing can be added"""
+    """the first date (2025-01-31) or number of the period; without one no update can add to what a fit has read"""
     before: When = asked("", "", flag="period_before")
     """the first one after it: begin the next period there"""
     forgetting: float | None = Field(
