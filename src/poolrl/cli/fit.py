@@ -257,9 +257,10 @@ def report(
     folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"), *, config: OwnConfig = None
 ) -> None:
     """Refuse a release whose certificate does not hold; else draw."""
+    from poolrl.workflow.page import draw_page
     from poolrl.workflow.verified import load_verified
 
     release, console = load_verified(folder, None if config is None else load_config(config)), Console()
-    page_of(release, console)
+    draw_page(release, console)
     table = folder / trade_of(release.policy.problem).decisions_file
     console.print(f"Open {folder / PAGE}; all decisions are in {table}", highlight=False, markup=False)
