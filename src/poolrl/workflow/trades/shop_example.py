@@ -51,11 +51,21 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
         },
         "log": {"source": where.as_posix()},
         "sales": columns | written,
-        "privacy": {"rho": 0.3, "budget": 0.9, "data_set": "the example's shops", "weeks_public": True}
-        | {"protects": "one week of one shop", "ledger": "ledger.sqlite"},
+        "privacy": {
+            "rho": 0.3,
+            "budget": 0.9,
+            "data_set": "the example's shops",
+            "protects": "one week of one shop",
+            "weeks_public": True,
+            "ledger": "ledger.sqlite",
+        },
         "plan": {"units": SHOP_COUNT * WEEK_COUNT},
-        "publication": {"name": "Weekly ordering policy", "curator": "The example's grocer"}
-        | {"region": "Nowhere: simulated", "intended_use": "Order-up-to levels for the coming year."},
+        "publication": {
+            "name": "Weekly ordering policy",
+            "curator": "The example's grocer",
+            "region": "Nowhere: simulated",
+            "intended_use": "Order-up-to levels for the coming year.",
+        },
     }
 
 
