@@ -22,6 +22,7 @@ from poolrl.npz import DamagedError, read_arrays
 from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.verified import verify_folder
 
+pytestmark = pytest.mark.xdist_group("hostile files")  # one worker makes the good ones
 CORPUS = Path(__file__).parents[1] / "recorded" / "hostile"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.
 DEFECTS = sorted(path.relative_to(CORPUS) for path in CORPUS.glob("*/*"))

@@ -149,7 +149,7 @@ def month(folder: Path, facts: Facts, number: int) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def first_months(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit of January and an update for February; do not write into it."""
     folder = tmp_path_factory.mktemp("months")
