@@ -65,9 +65,16 @@ def test_a_query_still_uses_the_files_own_names(tmp_path: Path, facts: Facts) ->
     assert units_in(tmp_path, facts, source="shop.duckdb", query="FROM till.v") == 1
 
 
-@pytest.mark.parametrize("name", ["memory", "system", "temp", "main", "poolrl_file", "two words"])
-def test_a_file_of_any_name(tmp_path: Path, facts: Facts, name: str) -> None:
-    write_file(tmp_path / f"{name}.duckdb", tmp_path / "log.parquet")
+@pytest.mark.parametrize(
+    ("name", "statements"),
+    [
+        *((name, []) for name in ("memory", "system", "temp", "main", "poolrl_file", "two words")),
+        *(("shop", [f"CREATE SCHEMA memory.{schema}"]) for schema in ("memory", "shop")),
+    ],
+)
+def test_a_file_of_any_name(tmp_path: Path, facts: Facts, name: str, statements: list[str]) -> None:
+    """And a schema of the name of a catalogue."""
+    write_file(tmp_path / f"{name}.duckdb", tmp_path / "log.parquet", *statements)
     assert units_in(tmp_path, facts, source=f"{name}.duckdb", query=QUERY) == 300
 
 
@@ -127,12 +134,6 @@ def test_definitions_that_are_too_long_cost_nothing(tmp_path: Path, facts: Facts
 def shop(facts: Facts) -> Facts:
     facts["log"]["source"] = "shop.duckdb"
     return facts
-
-
-@pytest.mark.parametrize("name", ["memory", "shop"])
-def test_a_schema_of_a_catalogues_name(tmp_path: Path, facts: Facts, name: str) -> None:
-    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", f"CREATE SCHEMA memory.{name}")
-    assert units_in(tmp_path, facts, source="shop.duckdb", query=QUERY) == 300
 
 
 def test_files_and_tables_have_no_definitions(tmp_path: Path, facts: Facts) -> None:

@@ -196,7 +196,7 @@ def exact(way: Way, rows: list[Row], at: Path) -> tuple[Recorder, int, int]:
     ("way", "every"),
     [
         ("from_csv", 4),
-        *((way, 14) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
+        *((way, 20) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
         *(pytest.param(way, 4, marks=pytest.mark.slow) for way in WAYS),
     ],
 )
@@ -328,9 +328,10 @@ def test_which_trajectories_a_unit_keeps_depends_on_no_other_unit(
     def among_everybody(lives: Any) -> Any:
         return ibis.row_number().over(order_by=[lives.trajectory, lives.unit]) // SHOPS
 
-    monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(among_everybody))
-    squared, paid = moved(way, *logs, tmp_path)
-    assert squared > paid
+    if query is None:
+        monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(among_everybody))
+        squared, paid = moved(way, *logs, tmp_path)
+        assert squared > paid
 
 
 def recipes() -> list[str]:
