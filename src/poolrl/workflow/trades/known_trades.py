@@ -73,11 +73,11 @@ class RoundTrade(Trade):
         source = f"{words.trajectory}s.csv"
         folder.mkdir(parents=True, exist_ok=True)
         pyarrow.csv.write_csv(pa.table(columns), folder / source)
-        log: dict[str, Any] = {"source": source, "trajectory": words.trajectory, "step": words.step, "first_step": 1}
+        table: dict[str, Any] = {"source": source, "trajectory": words.trajectory, "step": words.step, "first_step": 1}
         privacy: dict[str, Any] = {"rho": 1.0, "budget": 2.0, "ledger": "ledger.sqlite"}
         return {
             "problem": {"kind": self.kind, **dict(self.problem.example)},
-            "log": log | {"scale": ["estimate"], "scale_memory": 0},
+            "log": table | {"scale": ["estimate"], "scale_memory": 0},
             "privacy": privacy | {"data_set": f"example of {self.kind}", "protects": f"one {words.trajectory}"},
             "plan": {"units": EXAMPLE_SALES},
         }
