@@ -19,7 +19,6 @@ import pytest
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
 from poolrl.certificate.certificate import Certificate, seen_in
 from poolrl.certificate.leaflet import percent
-from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
@@ -28,8 +27,7 @@ from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.update import OutcomeNews, advice, cost_in_words, load_earlier
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.shops import DRAWN, Facts, Run, faults_of, small_shop
-from tests.helpers.simulations import shorten_forecast
+from tests.helpers.shops import Facts, Run, faults_of, small_shop
 
 MONTHS = [("2025-01-06", "2025-02-03"), ("2025-02-03", "2025-03-03"), ("2025-03-03", "2025-03-31")]
 SHOPS = 40
@@ -154,13 +152,9 @@ def first_months(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit of January and an update for February; do not write into it."""
     folder = tmp_path_factory.mktemp("months")
     facts = small_shop(folder, units=480)
-    config = dated(folder, facts)
-    with pytest.MonkeyPatch.context() as patch:
-        shorten_forecast(patch.setattr)
-        app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
-        config = month(folder, facts, 1)
-        into = ["--release", str(folder / "release"), "--out", str(folder / "february")]
-        app(["update", "--config", str(config), *into, "--json"], result_action="return_value")
+    fit_release(load_config(dated(folder, facts)), folder / "release", new_account=True)
+    file = load_config(month(folder, facts, 1))
+    fit_release(file, folder / "february", earlier=load_earlier(file, folder / "release"))
     (folder / "facts.json").write_text(json.dumps(facts))
     return folder
 
@@ -255,8 +249,6 @@ def test_the_same_weeks_with_new_dates_are_refused(months: Path) -> None:
 
 def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path) -> None:
     """It had committed February, and was killed before the folder got its name."""
-    for name in DRAWN:
-        (months / "february" / name).unlink()
     (months / "february").rename(months / ".february.draft")
     file = load_config(months / "poolrl.toml")
     made = fit_release(file, months / "february", earlier=load_earlier(file, months / "release"))
