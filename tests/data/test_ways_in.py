@@ -197,7 +197,7 @@ def exact(way: Way, rows: list[Row], at: Path) -> tuple[Recorder, int, int]:
     [
         ("from_csv", 4),
         *((way, 20) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
-        *(pytest.param(way, 4, marks=pytest.mark.slow) for way in WAYS),
+        *(pytest.param(way, 4, marks=pytest.mark.slow) for way in [*WAYS][1:]),
     ],
 )
 def test_one_unit_moves_no_more_than_is_paid_for(way: str, every: int, tmp_path: Path) -> None:
