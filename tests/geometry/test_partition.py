@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from poolrl import Backlog, Grid, LostSales, Zones
+from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Zones
 from poolrl.data import trajectories
 from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition
@@ -19,8 +18,6 @@ from poolrl.learning.backward_induction import expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
-from tests.helpers.processes import environment, program
-from tests.helpers.programs.seeded_fits import fit_digests
 
 
 def shop(products: int, **changes: float) -> LostSales:
@@ -210,24 +207,14 @@ def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> 
 
 
 def test_a_fit_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    """That of the default and of the published learner."""
+    rng, found = np.random.default_rng(0), []
+    problem = LostSales(horizon=3, products=2, holding=0.2, shortage=0.4, demand_max=10.0)
+    log = problem.simulate_log(rng.uniform(0, 10, (4000, 3, 2)), rng=rng)
     monkeypatch.setattr(trajectories, "FEWEST_BLOCKS", 1)
     for threads in (1, 2, 3):
         monkeypatch.setattr(trajectories, "THREADS", threads)
-        found.append(fit_digests())
+        pools = (Pool(1.0), Pool.published(20.0, 60, scale=1e-4))
+        fits = [pool.fit(problem, log, noise=SeededNoise(1)) for pool in pools]
+        found.append([array.tobytes() for fit in fits for array in fit.rule.arrays().values()])
     assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.slow
-def test_a_fit_does_not_depend_on_the_number_of_threads_of_a_process() -> None:
-    found = set()
-    for threads in ("1", "2", "3"):
-        answer = subprocess.run(
-            program("seeded_fits"),
-            capture_output=True,
-            text=True,
-            env=environment(NUMBA_NUM_THREADS=threads, OPENBLAS_NUM_THREADS="1"),
-            check=True,
-        )
-        found.add(answer.stdout)
-    assert len(found) == 1
