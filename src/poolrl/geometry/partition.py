@@ -19,14 +19,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, whole
-from poolrl.geometry.resolution import (
-    ACTION_DRAWS_LOG2,
-    FEWEST_ACTIONS,
-    GRID_BINS,
-    MOST_ACTIONS,
-    RING_COUNT,
-    RING_DRAWS,
-)
+from poolrl.geometry import resolution
 from poolrl.problems.problem import Problem
 
 # Rows at which Q is read at a time. This bounds memory and changes no result.
@@ -130,19 +123,20 @@ class Partition:
         dimensions = self.problem.action_dim
         if dimensions == 1:
             # Twice as many as nodes along the axis, so that some action falls inside every grid cell and ring.
-            return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, FEWEST_ACTIONS, MOST_ACTIONS)))[:, None]
+            many = np.clip(2 * self.state_count + 1, resolution.FEWEST_ACTIONS, resolution.MOST_ACTIONS)
+            return np.linspace(0.0, 1.0, int(many))[:, None]
         # It takes a third of a second to import, and inventory does not need it.
         from scipy.stats import qmc
 
         ends = np.array([np.zeros(dimensions), np.ones(dimensions)])
-        return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(ACTION_DRAWS_LOG2)])
+        return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(resolution.ACTION_DRAWS_LOG2)])
 
 
 @dataclass(frozen=True)
 class Grid:
     """Values on `bins` cells per axis of the observable box: constant on a cell, or `linear` between centres."""
 
-    bins: int = GRID_BINS
+    bins: int = resolution.GRID_BINS
     linear: bool = False
 
     def __post_init__(self) -> None:
@@ -202,7 +196,7 @@ class Lattice:
 class Zones:
     """Values linear in each of M norm rings; `geometry_seed` draws their points and is public."""
 
-    zones: int = RING_COUNT
+    zones: int = resolution.RING_COUNT
     geometry_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -223,7 +217,7 @@ class Zones:
         drawn, norms = self._drawn(reach, rng)
         start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
-        chosen = np.empty((self.zones, RING_DRAWS, len(reach)))
+        chosen = np.empty((self.zones, resolution.RING_DRAWS, len(reach)))
         moved = _made_feasible(problem, step, points)
         feasible = np.asarray(np.isclose(moved, points, atol=1e-9).all(axis=-1))
         for zone, ring in enumerate(points):
@@ -240,7 +234,7 @@ class Zones:
 
     def _drawn(self, reach: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Points (M, draws, D) of the box, and norms (M, draws) inside their rings."""
-        share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, RING_DRAWS))
+        share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, resolution.RING_DRAWS))
         return rng.uniform(size=(*share.shape, len(reach))) * reach, np.linalg.norm(reach) * share / self.zones
 
 

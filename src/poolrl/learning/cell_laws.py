@@ -27,17 +27,8 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
-from poolrl.learning import priors
-from poolrl.learning.shapes import (
-    UNIFORM,
-    Laws,
-    Observed,
-    SingleArray,
-    dictionary,
-    expected_shares,
-    log_likelihoods,
-    sums_by,
-)
+from poolrl.learning import priors, shapes
+from poolrl.learning.shapes import UNIFORM, Laws, Observed, SingleArray, expected_shares, log_likelihoods, sums_by
 from poolrl.learning.trees import Cells, consistent_masses, refined
 
 TURNS = 3
@@ -82,8 +73,8 @@ def explain(
     """
     levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
     kinds, bins = levels[-1].shape[1:]
-    fine = dictionary(resolved, max(bins, PLANNING_BINS), higher=higher, closes=closes)
-    laws = dictionary(resolved, resolved, higher=higher, closes=closes)
+    fine = shapes.dictionary(resolved, max(bins, PLANNING_BINS), higher=higher, closes=closes)
+    laws = shapes.dictionary(resolved, resolved, higher=higher, closes=closes)
     observed = Observed.of(levels, variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
     # Cut-off levels before any data, (bins,).

@@ -3,18 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from poolrl.geometry import resolution
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.partition import Grid, Partition, Zones
-from poolrl.geometry.resolution import (
-    ACTION_POINTS,
-    BENCHMARK_BINS,
-    BENCHMARK_DRAWS,
-    BENCHMARK_GRID_BINS,
-    BENCHMARK_RINGS,
-    BENCHMARK_STATE_BINS,
-    GRID_BINS,
-    RING_COUNT,
-)
 from poolrl.learning.backward_induction import (
     Bernstein,
     Visits,
@@ -73,11 +64,11 @@ def quickest(values: ValueSettings) -> ValueSettings:
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
     """Those of the problem's planner. Visits are counted on nodes, and few dimensions have room for a grid."""
     name = "nodes" if isinstance(counts, Visits) else problem.planner
-    return _grid_or_rings(problem) if name == "nodes" else PLANNERS[name]
+    return _on_nodes(problem, Grid(linear=True), Zones()) if name == "nodes" else PLANNERS[name]
 
 
-def _grid_or_rings(problem: Problem, bins: int = GRID_BINS, rings: int = RING_COUNT) -> Grid | Zones:
-    return Grid(bins, linear=True) if problem.state_dim + problem.action_dim <= 2 else Zones(rings)
+def _on_nodes(problem: Problem, grid: Grid, zones: Zones) -> Grid | Zones:
+    return grid if problem.state_dim + problem.action_dim <= 2 else zones
 
 
 def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
@@ -120,12 +111,14 @@ def finest(problem: OutcomeProblem) -> ValuePoints:
     if isinstance(problem, SeparableProblem):
         if problem.needs_own_planner:
             return Separable().axes(problem)
-        points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
+        points = resolution.BENCHMARK_BINS + 1 if problem.action_sets_state else resolution.BENCHMARK_STATE_BINS + 1
         # The distribution is known beyond λ too.
         return Axes(problem, points, beyond=True)
     if problem.planner == "counts":
-        return FoundPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
-    return _grid_or_rings(problem, BENCHMARK_GRID_BINS, BENCHMARK_RINGS).partition(problem)
+        actions, outcomes = resolution.BENCHMARK_STATE_BINS + 1, resolution.BENCHMARK_DRAWS
+        return FoundPoints(problem, ByCount(actions=actions, outcomes=outcomes))
+    finer = Grid(resolution.BENCHMARK_GRID_BINS, linear=True), Zones(resolution.BENCHMARK_RINGS)
+    return _on_nodes(problem, *finer).partition(problem)
 
 
 def plan_on_outcomes(
@@ -152,7 +145,7 @@ def plan_on_outcomes(
         drawn = quasi_outcomes(outcomes, settings.outcomes, together)
         return fit_values(where.problem, drawn, settings), Report(planned=Planned(settings.states))
     # Other resolutions are planned by the problem's formulas.
-    if isinstance(where.problem, LevelProblem) and where.points == ACTION_POINTS:
+    if isinstance(where.problem, LevelProblem) and where.points == resolution.ACTION_POINTS:
         levels = plan_shops(where.problem, outcomes, step_labels)
         if scale_follows_sales:
             levels = settled_levels(where.problem, outcomes, levels)
