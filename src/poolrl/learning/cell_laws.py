@@ -167,13 +167,13 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     cells of the same value would give, so its own trees never count twice. The likelihoods, whose largest are zero,
     become the weights in place: there are cells × laws of them.
     """
-    means, shapes = len(laws.log_means), len(laws.usual)
-    cells, uniform = len(log_likelihood), log_likelihood[:, means * shapes + UNIFORM].astype(np.float64)
+    means, per_mean = len(laws.log_means), len(laws.usual)
+    cells, uniform = len(log_likelihood), log_likelihood[:, means * per_mean + UNIFORM].astype(np.float64)
     for of_cell in log_likelihood:
         np.exp(np.maximum(of_cell, IMPOSSIBLE, out=of_cell), out=of_cell)
     likelihood = log_likelihood
-    located = likelihood[:, : means * shapes].reshape(cells, means, shapes)
-    others = likelihood[:, means * shapes :]
+    located = likelihood[:, : means * per_mean].reshape(cells, means, per_mean)
+    others = likelihood[:, means * per_mean :]
     sizes = _Sizes(laws, factors, cells)
     q, w = laws.usual, laws.classes / laws.classes.sum()
     for turn in range(ROUNDS):

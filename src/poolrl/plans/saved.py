@@ -52,9 +52,7 @@ class SavedPlan:
         shape = (max(self.lead_time - 1, 0), many)
         coming = np.zeros(shape) if on_the_way is None else as_floats("on_the_way", on_the_way)
         if coming.shape != shape:
-            raise ValueError(
-                f"on_the_way must have shape {shape}: with a lead time of L steps, L − 1 orders are coming"
-            )
+            raise ValueError(f"on_the_way must have shape {shape}: with a lead time of L, L − 1 orders are coming")
         if isinstance(self.rule, OrderRule):
             return self.rule.order(step, held, cell=cell)
         if self.lead_time:
