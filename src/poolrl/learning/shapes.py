@@ -197,11 +197,11 @@ def log_likelihoods(
     given = law if of_cutoffs else cutoffs
     sides = np.zeros(len(totals), dtype=bool) if sides is None else sides
     groups = _groups(law if given is None else given, sides)
-    members = sums_by(groups)
+    members = sums_by(groups) if len(groups) > MOST_GROUPS else None
 
     def mean_of(values: FloatArray) -> FloatArray:
         """Of every group, (groups, ...)."""
-        if len(values) <= MOST_GROUPS:
+        if members is None:
             return values  # each cell is a group
         sums = members @ values.reshape(len(values), -1) / np.maximum(np.bincount(groups), 1)[:, None]
         return np.asarray(sums).reshape(-1, *values.shape[1:])
@@ -235,7 +235,8 @@ def log_likelihoods(
 
 def sums_by(numbers: IntArray) -> sparse.csr_array:
     """The matrix (values, cells) that adds up what belongs to cells of the same number."""
-    return sparse.csr_array((np.ones(len(numbers)), (numbers, np.arange(len(numbers)))))
+    ends = np.append(0, np.cumsum(np.bincount(numbers)))
+    return sparse.csr_array((np.ones(len(numbers)), np.argsort(numbers, kind="stable"), ends))
 
 
 # Laws whose squares are computed at once: their products stay in the processor's cache. Fewer forms than these are
