@@ -176,7 +176,7 @@ def test_pessimistic_values_stay_below_what_is_left_to_earn() -> None:
     """Rewards at the top of every step's range, no penalty: Q at step h is exactly H − h + 1 in units of the widest."""
 
     class Still:
-        q_shape = v_shape = (1,)
+        pair_count = state_count = 1
 
         def state_values(self, step: int, q: np.ndarray) -> np.ndarray:
             return q
