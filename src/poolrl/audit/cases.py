@@ -1,8 +1,7 @@
 """The fits that are audited, and for each the worst case: two neighbouring logs as far apart as its problem allows.
 
-`sensitivity.outcome_trees` says how far one unit can move the counts: at every step, coordinate and level its c
-trajectories leave one node for another. `sensitivity.left_sums` says how far it can move the sums of what was left:
-from nothing to the bound. Where an action sets the next state, these lives do so:
+How far one unit can move the tables is said in `privacy/sensitivity.py`. Where an action sets the next state, these
+lives move the trees as far:
 
     lost sales   nothing is sold of a full shelf      →  a small shelf is sold out
     backlog      nobody asks for anything             →  demand is at its bound
@@ -15,8 +14,7 @@ Where sums are released too, both move at once:
     a scale      almost nothing is sold or left       →  the same amounts, which are now the bound or more
     labels       all is left in the first label cell  →  all is left in the last one
 
-For any other problem two lives are found by trying. No row of anybody's log is read. What the two logs move is counted
-exactly, and compared with what is paid for.
+For any other problem two lives are found by trying. What the two logs move is counted exactly.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.pool import OnOutcomes, Pool, Prepared
-from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
@@ -106,13 +103,6 @@ class AuditCase:
         labels = f", {'public ' * self.labels_public}labels" if self.problem.labels else ""
         return self.title or f"{self.learner}, {what}{labels}"
 
-    @property
-    def moved(self) -> int:
-        """c: how many trajectories change with the unit."""
-        return moved_trajectories(
-            per_unit=self.per_unit or 1, scale_memory=self.scale_memory, has_units=self.per_unit is not None
-        )
-
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""
         prepared = AUDITED[self.learner](rho, **self.on_top).prepare(self.problem)
@@ -133,15 +123,6 @@ class AuditCase:
         Where labels are public its trajectories are public as well, so there is no such neighbour.
         """
         return nullcontext() if self.labels_public else self._log(1, engine, owns=1)
-
-    @property
-    def _columns(self) -> Columns:
-        problem = self.problem
-        sizes = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": len(problem.arrival_low)}
-        sizes |= {"scale": problem.scale_dim} if self.scaled else {}
-        names: dict[str, Any] = {part: [f"{part}_{i}" for i in range(size)] for part, size in sizes.items()}
-        names |= {} if self.per_unit is None else {"unit": "unit"}
-        return Columns(trajectory="trajectory", step="step", **names, labels={n: n for n in problem.labels.names})
 
     def rows(
         self, changed: int, owns: int | None, columns: Columns, first_step: int = 0, coordinates: Sequence[str] = ()
@@ -187,15 +168,24 @@ class AuditCase:
             return nullcontext(Trajectories(**self._arrays(changed, owns), **declared))
         if self.opened_by is not None:
             return self.opened_by(partial(self.rows, changed, owns))
-        return nullcontext(Table(self.rows(changed, owns, self._columns), **asdict(self._columns), **declared))
+        problem = self.problem
+        sizes = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": len(problem.arrival_low)}
+        sizes |= {"scale": problem.scale_dim} if self.scaled else {}
+        names: dict[str, Any] = {part: [f"{part}_{i}" for i in range(size)] for part, size in sizes.items()}
+        names |= {"unit": None if self.per_unit is None else "unit", "labels": {n: n for n in problem.labels.names}}
+        columns = Columns(trajectory="trajectory", step="step", **names)
+        return nullcontext(Table(self.rows(changed, owns, columns), **asdict(columns), **declared))
 
     def _arrays(self, changed: int, owns: int | None) -> dict[str, Any]:
-        """The log as arrays: the unit itself, those that follow it, and others. All steps begin in the first state."""
+        """The unit itself, those that follow it, and others. All steps begin in the first state."""
         problem, c, following = self.problem, self.per_unit or 1, self._followers
         owned = owns or (1 if self.per_unit is None else 2 * c)
         unit = np.repeat(np.arange(self.units), [owned] + [1] * following + [c] * (self.units - 1 - following))
         follows = (unit > 0) & (unit <= following)
-        cell = self._label_cells(unit, changed)
+        # A unit with followers, or with public labels, keeps its label cell.
+        count = problem.labels.count
+        own = count - 1 if changed and self._changes_cell else 0
+        cell = np.where(unit <= following, own, unit % count if self.labels_public else 0)
         lives = np.array([*self.lives, OF_OTHERS])
         acted, happened = lives[np.where(unit == 0, changed, np.where(follows, 0, 2))].T[..., None]
         # A label cell may have a bound of its own.
@@ -210,7 +200,10 @@ class AuditCase:
             scale[follows] = SHRUNK if changed else 1.0
             arrays["scale"] = scale
         arrays |= {} if self.per_unit is None else {"unit": unit}
-        return arrays | ({"labels": self._label_values(cell)} if problem.labels else {})
+        if labels := problem.labels:
+            parts = zip(labels.names, labels.values, np.unravel_index(cell, labels.shape), strict=True)
+            arrays["labels"] = {name: np.array(values)[places] for name, values, places in parts}
+        return arrays
 
     @cached_property
     def lives(self) -> tuple[Life, Life]:
@@ -225,20 +218,9 @@ class AuditCase:
             return (end[0] * SHRUNK, end[1] * SHRUNK), end
         return UNSOLD, UNSOLD if self.on_top.get("left_over") and self._changes_cell else SOLD_OUT
 
-    def _label_cells(self, unit: IntArray, changed: int) -> IntArray:
-        """The label cell of each trajectory. A unit with followers, or with public labels, keeps its cell."""
-        count = self.problem.labels.count
-        own = count - 1 if changed and self._changes_cell else 0
-        return np.where(unit <= self._followers, own, unit % count if self.labels_public else 0)
-
     @property
     def _changes_cell(self) -> bool:
         return self.problem.labels.count > 1 and not self._followers and not self.labels_public
-
-    def _label_values(self, cell: IntArray) -> dict[str, Any]:
-        labels = self.problem.labels
-        places = np.unravel_index(cell, labels.shape)
-        return {n: np.array(v)[at] for n, v, at in zip(labels.names, labels.values, places, strict=True)}
 
 
 def lived_step(problem: OutcomeProblem, step: int, acted: FloatArray, happened: FloatArray) -> tuple[FloatArray, ...]:

@@ -36,7 +36,7 @@ from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, sampler_faults
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
-from poolrl.privacy.sensitivity import ON_TOP, TableLayout, outcome_trees, visit_tables
+from poolrl.privacy.sensitivity import ON_TOP, TableLayout, moved_trajectories, outcome_trees, visit_tables
 
 # A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
@@ -101,11 +101,10 @@ def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
             counted[engine] = [exact_counts(prepared, log) for log in (*logs, poorer) if log is not None]
     for array, table in zip(counted["arrays"][:2], counted["table"], strict=False):
         # A table is never taken to be complete, so it may have unobserved counts after its trees.
-        mechanisms = range(len(array.public["guarantee"].mechanisms))
-        pairs = [(array.of_mechanism(number), table.of_mechanism(number)) for number in mechanisms]
-        if not all(np.array_equal(here, there[: here.size]) for here, there in pairs):
-            faults.append("a table in an engine gives other counts than the same arrays")
-            break
+        for mechanism in range(len(array.public["guarantee"].mechanisms)):
+            here, there = (counts.numbers[counts.mechanism_of == mechanism] for counts in (array, table))
+            if not np.array_equal(here, there[: here.size]):
+                faults.append("a table in an engine gives other counts than the same arrays")
     if any(other.public != logs[0].public for logs in counted.values() for other in logs[1:]):
         faults.append(DIFFER)
     return faults
@@ -130,7 +129,10 @@ def _paid_faults(
     stated = tuple(TableLayout(each.name, each.cells, each.sensitivity_squared) for each in mechanisms)
     # Each mechanism by itself, whatever the others have left.
     moved_more = any(table.share > 1 for table in moved_tables(*exact))
-    if moved_more or stated != layouts(prepared, exact[0], per_unit=case.moved):
+    per_unit = moved_trajectories(
+        per_unit=case.per_unit or 1, scale_memory=case.scale_memory, has_units=case.per_unit is not None
+    )
+    if moved_more or stated != layouts(prepared, exact[0], per_unit=per_unit):
         faults.append("one unit moves more than was paid for")
     return faults
 
@@ -170,10 +172,6 @@ class Revealed:
     def variances(self) -> FloatArray:
         """That of each number."""
         return np.array([float(each.variance) for each in self.public["guarantee"].mechanisms])[self.mechanism_of]
-
-    def of_mechanism(self, number: int) -> IntArray:
-        """The numbers of one mechanism."""
-        return self.numbers[self.mechanism_of == number]
 
 
 def revealed(prepared: Prepared, released: Any) -> Revealed:
