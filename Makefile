@@ -50,7 +50,7 @@ mutants: $(TESTABLE)
 soak: $(TESTABLE)
 	$(BIN)/python -m attacks.soak
 
-# The whole reproduction, about half an hour on 2 cores, on Kaggle's train.csv as well.
+# The whole reproduction, about ten minutes on 2 cores, on Kaggle's train.csv as well.
 results: $(INSTALLED)
 	@test -n "$$POOLRL_ROSSMANN" || { echo "set POOLRL_ROSSMANN to Kaggle's Rossmann train.csv, for docs/results.md has both data sets; 'poolrl reproduce' runs without it" >&2; exit 1; }
 	$(BIN)/poolrl reproduce

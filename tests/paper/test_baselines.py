@@ -14,8 +14,8 @@ from poolrl.geometry.partition import Partition
 from poolrl.learning.policy import GreedyQ, Levels
 from poolrl.learning.stored import Report
 from poolrl.paper import trials
+from poolrl.paper.q_learning import QLearning
 from poolrl.paper.sweeps import Setting
-from poolrl.paper.trials import QLearning
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.sensitivity import LATTICE
 from poolrl.privacy.zcdp import budget
@@ -68,8 +68,8 @@ def test_the_sensitivities_are_attained() -> None:
 def test_without_noise_a_perturbation_is_non_private(method) -> None:
     """Rounding to the lattice is all that is left, so the levels agree to a thousandth of the range."""
     problem, log = shop()
-    learned = trials.non_private(101).fit(problem, log)
-    perturbed = method(problem, log, math.inf, points=101)
+    learned = trials.non_private().fit(problem, log)
+    perturbed = method(problem, log, math.inf)
     assert perturbed.levels == pytest.approx(learned.levels, abs=0.05)
     assert not perturbed.guarantee.private
     assert "rho = inf" in str(perturbed.guarantee)
@@ -110,7 +110,7 @@ def test_compositions() -> None:
     assert isinstance(grid.rule.where, Partition)
     assert grid.guarantee.rho == 1
     assert grid.report.planned.nodes == 100
-    qin = trials.POOLS["partial"](Setting(granularity=30)).fit(problem, log)
+    qin = trials.VISITS["partial"](Setting(granularity=30)).fit(problem, log)
     assert qin.report.planned.nodes == 60
     assert not qin.guarantee.private
     rng = np.random.default_rng(9)

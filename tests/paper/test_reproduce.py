@@ -234,7 +234,7 @@ def test_the_bench_of_a_run() -> None:
     published = run(replace(SMALL, method="published"), 0)
     assert published.clipped == 1  # the printed constants are vacuous
     assert 0 < published.empty_rings < 1
-    with pytest.raises(ValueError, match="there is no method 'magic'; choose from pool, published"):
+    with pytest.raises(ValueError, match="there is no method 'magic'; choose from pool, outcome zones"):
         run(Setting(method="magic"), 0)
     with pytest.raises(ValueError, match="this run needs Rossmann"):
         run(sweeps.real(BASE), 0)

@@ -31,7 +31,7 @@ ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set 
 
 reproduce_verb = verb("""\
   poolrl reproduce --quick                                  a first look, in two minutes
-  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about half an hour on 2 cores
+  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about ten minutes on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
   poolrl reproduce report                                   draw again from the results, run nothing

@@ -45,7 +45,9 @@ class GreedyQ:
 
     def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
         """The best of the actions that are tried. Labels need `Levels`, so there is one cell."""
-        return self.where.greedy(step, self.q[step], state)[0]
+        # Many rows stand in one state, such as the first, and a search takes long.
+        states, row = np.unique(state, axis=0, return_inverse=True)
+        return self.where.greedy(step, self.q[step], states)[0][row]
 
     def arrays(self) -> dict[str, FloatArray]:
         """Q, and the resolution of the axes or the grid, or the points of all rings."""

@@ -30,7 +30,7 @@ class Setting:
     """One point of a sweep: demand, a learner, a budget. With a seed it is a run."""
 
     data: str = "uniform"  # a demand family, or "rossmann"
-    method: str = "pool"  # a key of trials.POOLS or trials.OTHERS
+    method: str = "pool"  # one of trials.METHODS
     rho: float = 1.0
     horizon: int = 5
     products: int = 1  # w = d

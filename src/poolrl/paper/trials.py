@@ -11,29 +11,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, one_of
+from poolrl.checks import FloatArray, IntArray, one_of
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
 from poolrl.geometry.partition import Grid, Partition, Rings, Zones
 from poolrl.geometry.resolution import TRUTH_BINS
 from poolrl.learning.backward_induction import Bernstein, Visits
-from poolrl.learning.outcomes import Outcomes
+from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import GreedyQ, Levels, Policy
+from poolrl.paper.q_learning import QLearning
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import HORIZONS, PRODUCT_COUNTS, Setting
-from poolrl.pool import Pool
+from poolrl.pool import OnVisits, Pool
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_levels, release_rows
+from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
 from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rollout_costs, saa
@@ -44,22 +45,32 @@ SAA_SAMPLES = 10_000  # the paper's
 TEST_PATHS = 10_000
 # A policy on zones or grid cells searches its action for every path, so it is judged on the first of them.
 TEST_PATHS_OF_SEARCHES = 2_000
-FEWEST_OBSERVED = 20  # a level is chosen only if one row in twenty has observed it
+
+
+@dataclass(frozen=True)
+class Market:
+    """Demand and costs of a shop, the same for every boundary and log."""
+
+    shop: Callable[..., Inventory]  # but for its boundary
+    demand: Callable[[np.random.Generator, int], FloatArray]  # behind a log, uncensored
+    samples: FloatArray  # for SAA
+    test: FloatArray  # demand that policies are judged on
+    # What each test path costs under known policies. `best`: SAA, free to order up to D̄, the paper's benchmark;
+    # `optimum`: the plan on the true distribution, if known.
+    costs: dict[str, FloatArray]
+    probabilities: FloatArray | None  # the true distribution, (H, k, bins), if known
+    least_cost: float  # of `optimum`, exact; NaN if not known
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a setting and a seed give before learning: the shop, its log, and costs to compare with."""
+    """What a setting and a seed give before learning: the market, the shop, and its log."""
 
+    market: Market
     problem: Inventory
-    train: FloatArray  # the uncensored demand behind the log
+    train: FloatArray  # the demand behind the log
     log: Trajectories
-    test: FloatArray  # demand that policies are judged on
-    # What each test path costs under known policies. `best`: SAA, free to order up to D̄, the paper's benchmark;
-    # `best_within`: SAA below λ, as every learner must be; `optimum`: the plan on the true distribution, if known.
-    costs: dict[str, FloatArray]
-    probabilities: FloatArray | None  # the true distribution, (H, k, bins), if known
-    least_cost: float  # of `optimum`, exact; NaN if not known
+    costs: dict[str, FloatArray]  # those of the market, and `best_within`: SAA below λ, as every learner must be
 
     def cost_of(self, known: str, paths: FloatArray) -> float:
         """The mean cost of a known policy on the first of the test paths."""
@@ -89,26 +100,22 @@ MEASURES = tuple(name for name in Run.__dataclass_fields__ if name not in ("sett
 
 def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
     """Learn once and measure."""
-    one_of((*POOLS, *OTHERS), method=setting.method)
-    bench, noise = _bench(setting.bench, seed, real), SeededNoise(seed)
-    start = time.process_time()
-    if setting.method in POOLS:
-        policy = POOLS[setting.method](setting).fit(bench.problem, bench.log, noise=noise)
-    else:
-        policy = OTHERS[setting.method](bench, setting, noise)
-    seconds = time.process_time() - start
-    common = bench.test[:TEST_PATHS_OF_SEARCHES]
-    test = bench.test if isinstance(policy.rule, Levels) else common
+    one_of(METHODS, method=setting.method)
+    bench = _bench(setting.bench, seed, real)
+    market = bench.market
+    policy, seconds = _learned(setting, seed, real)
+    common = market.test[:TEST_PATHS_OF_SEARCHES]
+    test = market.test if isinstance(policy.rule, Levels) else common
     costs = rollout_costs(bench.problem, policy, test)
 
     def over(known: str, paths: FloatArray) -> float:
         return float(costs[: len(paths)].mean()) / bench.cost_of(known, paths) - 1
 
-    if bench.probabilities is None:
+    if market.probabilities is None:
         gap_optimum = math.nan
     elif isinstance(policy.rule, Levels):  # exact, because close to the optimum a sample would hide the difference
-        cost = expected_costs(bench.problem, policy.levels, bench.probabilities).sum()
-        gap_optimum = float(cost) / bench.least_cost - 1
+        cost = expected_costs(bench.problem, policy.levels, market.probabilities).sum()
+        gap_optimum = float(cost) / market.least_cost - 1
     else:
         gap_optimum = over("optimum", test)
     visited = policy.report.planned if setting.method in ("published", "grid") else None
@@ -128,6 +135,81 @@ def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
     )
 
 
+def _learned(setting: Setting, seed: int, real: Rossmann | None) -> tuple[Policy, float]:
+    """What the method learns, and the processor seconds of that fit, with what it shares with others."""
+    bench, noise = _bench(setting.bench, seed, real), SeededNoise(seed)
+    start, shared = time.process_time(), 0.0
+    if setting.method in VISITS:
+        release = _released(replace(setting, scale=0.0), seed, real)
+        start, shared = time.process_time(), release.seconds
+        policy = release.learn(VISITS[setting.method](setting).pessimism)
+    elif setting.method in VALUES:
+        model, shared = _model(replace(setting, method="pool", granularity=0), seed, real)
+        start = time.process_time()
+        policy = model.plan(bench.problem, VALUES[setting.method](setting.granularity))
+    elif setting.method == "output":
+        learned, shared = _learned(replace(setting, method="pool", rho=math.inf), seed, real)
+        start = time.process_time()
+        policy = output_perturbation(bench.problem, bench.log, setting.rho, noise=noise, learned=learned)
+    else:
+        policy = OTHERS[setting.method](bench, setting, noise)
+    return policy, shared + time.process_time() - start
+
+
+@lru_cache(maxsize=16)
+def _model(setting: Setting, seed: int, real: Rossmann | None) -> tuple[PrivateModel, float]:
+    """Fits on outcomes that differ in M alone, or in where values stand, share a release and its estimate."""
+    bench, start = _bench(setting.bench, seed, real), time.process_time()
+    model = Pool(setting.rho).model(bench.problem, bench.log, noise=SeededNoise(seed))
+    return model, time.process_time() - start
+
+
+@dataclass
+class Release:
+    """A release of visits whose rows may be asked for again: equal fits but for Γ ask for the same rows."""
+
+    prepared: OnVisits
+    released: PrivateVisits
+    seconds: float  # of processor time, so far
+    rows_of: dict[tuple[int, bytes], IntArray] = field(default_factory=dict)
+
+    def learn(self, pessimism: Bernstein | None) -> Policy:
+        """The policy under this Γ."""
+        return replace(self.prepared, pessimism=pessimism).learn(replace(self.released, transitions=self._rows))
+
+    def _rows(self, step: int, rows: IntArray) -> IntArray:
+        key, start = (step, rows.tobytes()), time.process_time()
+        if key not in self.rows_of:
+            self.rows_of[key] = self.released.transitions(step, rows)
+            self.seconds += time.process_time() - start
+        return self.rows_of[key]
+
+
+@lru_cache(maxsize=1)
+def _released(setting: Setting, seed: int, real: Rossmann | None) -> Release:
+    """Fits on visits that differ in the scale of Γ alone share a release."""
+    pool, bench = VISITS[setting.method](setting), _bench(setting.bench, seed, real)
+    facts = setting.horizon, setting.products, setting.demand_max, setting.boundary
+    nodes, seconds = _nodes(pool.values, *facts)
+    start = time.process_time()
+    partition = replace(nodes, problem=bench.problem)
+    prepared = OnVisits(bench.problem, budget(setting.rho), Visits(setting.failure), partition, None)
+    released = prepared.release(bench.log, SeededNoise(seed))
+    return Release(prepared, released, seconds + time.process_time() - start)
+
+
+@lru_cache(maxsize=64)
+def _nodes(
+    values: Zones | Grid, horizon: int, products: int, demand_max: float, boundary: float
+) -> tuple[Partition, float]:
+    """The nodes of all shops of one size, whatever they cost, and the processor seconds that it took to lay them."""
+    start = time.process_time()
+    problem = LostSales(
+        horizon=horizon, products=products, holding=1.0, shortage=1.0, demand_max=demand_max, boundary=boundary
+    )
+    return values.partition(problem), time.process_time() - start
+
+
 def _empty_rings(policy: Policy, log: Trajectories) -> float:
     partition = policy.rule.where if isinstance(policy.rule, GreedyQ) else None
     if not isinstance(partition, Partition) or not isinstance(partition.states, Rings):
@@ -142,6 +224,22 @@ def _empty_rings(policy: Policy, log: Trajectories) -> float:
 
 @lru_cache(maxsize=4)
 def _bench(setting: Setting, seed: int, real: Rossmann | None) -> Bench:
+    # What varies here lets the same customers come.
+    market = _market(replace(setting, boundary=1.0, trajectories=0, behaviour=""), seed, real)
+    problem = market.shop(boundary=setting.boundary)
+    # Each kind of randomness has a stream of its own.
+    train = market.demand(np.random.default_rng([seed, 2]), setting.trajectories)
+    ordered = BEHAVIOURS[setting.behaviour]
+    behaviour = None if ordered is None else partial(ordered, problem)
+    log = simulate_log(problem, train, rng=np.random.default_rng([seed, 5]), behaviour=behaviour)
+    within = market.costs["best"]
+    if setting.boundary < 1:
+        within = rollout_costs(market.shop(boundary=1.0), saa(problem, market.samples), market.test)
+    return Bench(market, problem, train, log, market.costs | {"best_within": within})
+
+
+@lru_cache(maxsize=2)
+def _market(setting: Setting, seed: int, real: Rossmann | None) -> Market:
     horizon, products = setting.horizon, setting.products
     backlog = setting.data == "backlog example"
     # Drawn once for the largest shop and cut: runs with one seed share their costs across a sweep.
@@ -150,34 +248,33 @@ def _bench(setting: Setting, seed: int, real: Rossmann | None) -> Bench:
     holding, shortage = (2.0, 10.0) if backlog else drawn[:, :horizon, :products]
     facts: dict[str, Any] = {"holding": holding, "shortage": shortage, "demand_max": setting.demand_max}
     shop = partial(Backlog if backlog else LostSales, horizon=horizon, products=products, **facts)
-    problem, unrestricted = shop(boundary=setting.boundary), shop(boundary=1.0)
-    # Randomness and size of the log's demand, of SAA's samples and of the test paths.
-    sizes = (setting.trajectories, SAA_SAMPLES, TEST_PATHS)
-    streams = [(np.random.default_rng([seed, 2 + stream]), size) for stream, size in enumerate(sizes)]
     probabilities: FloatArray | None = None
+    demand: Callable[[np.random.Generator, int], FloatArray]
+    streams = (np.random.default_rng([seed, 3]), SAA_SAMPLES), (np.random.default_rng([seed, 4]), TEST_PATHS)
     if setting.data == "rossmann":
         if real is None:
             raise ValueError("this run needs Rossmann's train.csv: name it with --rossmann")
-        train, test = real.halves(products, setting.demand_max)
-        samples = train  # as in the paper's appendix: SAA learns from the same weeks, uncensored
+        samples, test = real.halves(products, setting.demand_max)
+
+        def demand(*_: object) -> FloatArray:
+            return samples  # as in the paper's appendix: SAA learns from the same weeks, uncensored
     elif backlog:
         least = ((horizon - np.arange(1, horizon + 1)) / 2)[:, None]
-        train, samples, test = (least + rng.uniform(0.0, 1.0, (size, horizon, 1)) for rng, size in streams)
+
+        def demand(rng: np.random.Generator, size: int) -> FloatArray:
+            return np.asarray(least + rng.uniform(0.0, 1.0, (size, horizon, 1)))
     else:
         family = FAMILIES[setting.data](np.random.default_rng([seed, 1]), (horizon, products))
-        train, samples, test = (family.sample(rng, size) for rng, size in streams)
-        probabilities = family.probabilities(TOP, TRUTH_BINS)
-    ordered = BEHAVIOURS[setting.behaviour]
-    behaviour = None if ordered is None else partial(ordered, problem)
-    log = simulate_log(problem, train, rng=np.random.default_rng([seed, 5]), behaviour=behaviour)
-    best = saa(unrestricted, samples)
-    known = {"best": best, "best_within": best if setting.boundary == 1 else saa(problem, samples)}
-    least_cost = math.nan
+        demand, probabilities = family.sample, family.probabilities(TOP, TRUTH_BINS)
+    if setting.data != "rossmann":
+        samples, test = (demand(*stream) for stream in streams)
+    unrestricted, least_cost = shop(boundary=1.0), math.nan
+    known = {"best": saa(unrestricted, samples)}
     if probabilities is not None:
         known["optimum"] = exact = optimum(unrestricted, probabilities)
         least_cost = float(expected_costs(unrestricted, exact.levels, probabilities).sum())
     costs = {name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()}
-    return Bench(problem, train, log, test, costs, probabilities, least_cost)
+    return Market(shop, demand, samples, test, costs, probabilities, least_cost)
 
 
 def _low(problem: Inventory, step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -228,13 +325,18 @@ def input_perturbation(
 
 
 def output_perturbation(
-    problem: Inventory, log: Trajectories, rho: float, *, points: int | None = None, noise: NoiseSource | None = None
+    problem: Inventory,
+    log: Trajectories,
+    rho: float,
+    *,
+    noise: NoiseSource | None = None,
+    learned: Policy | None = None,
 ) -> Policy:
-    """OP: the default learner without privacy, then noise on its table of order-up-to levels.
+    """OP: what the default learner `learned` from the log without privacy, then noise on its order-up-to levels.
 
     Guarantee: ρ-zCDP for one unit (`release_levels`), because every log gives levels in their public range.
     """
-    learned = non_private(points).fit(problem, log)
+    learned = learned or non_private().fit(problem, log)
     noisy = release_levels(learned.levels, log, problem, rho=budget(rho), noise=noise or SecureNoise())
     inside = np.clip(noisy.levels, problem.action_low, problem.action_high)
     return Policy(problem, Levels(inside), noisy.guarantee)  # no budget was paid for the learner's report
@@ -246,158 +348,20 @@ def order_to_the_middle(problem: Inventory) -> Policy:
     return Policy(problem, Levels(levels), Guarantee.of_nothing(problem.horizon))
 
 
-class QLearning:
-    """HQL and FQL of Gong and Simchi-Levi (arXiv 2007.00080): Q-learning with one-sided and with full feedback.
-
-    Demand that is seen once shows what every smaller order would have earned. Q has one entry per step, product and
-    order-up-to level on a grid; products do not interact, so they learn side by side. Rewards are scaled to [0, 1].
-    Step size α_k = (H + 1) / (H + k). Guarantee: none.
-    """
-
-    def __init__(self, problem: Inventory, points: int) -> None:
-        self.problem, self.points = problem, points
-        self.column = np.arange(problem.products)
-        self.levels = np.linspace(problem.action_low, problem.action_high, points)  # (P, k)
-        self.width = (problem.action_high - problem.action_low) / (points - 1)
-        horizon, products = problem.horizon, problem.products
-        # Q starts at the most that is left to earn, V_{H+1} = 0.
-        self.q = np.broadcast_to(np.arange(horizon, 0.0, -1)[:, None, None], (horizon, points, products)).copy()
-        self.active = np.ones(self.q.shape, dtype=bool)
-        self.last = np.full((horizon + 1, products), points - 1)  # the largest active level of each step
-        # The least and largest reward of each step and product are at the ends of level and demand.
-        ends = (problem.action_low, problem.action_high), (problem.outcome_low, problem.outcome_high)
-        corners = np.array([[self._earned(h, *end)[0] for end in product(*ends)] for h in range(horizon)])
-        self.floor = corners.min(axis=1, keepdims=True)  # (H, 1, k)
-        # One scale for all steps: dividing each step by its own range would change which policy is best.
-        span = (corners.max(axis=1, keepdims=True) - self.floor).max(axis=0)  # (1, k)
-        self.span = np.where(span > 0, span, 1.0)
-
-    def play(self, demand: FloatArray, *, eliminate: bool) -> Policy:
-        """K episodes of uncensored demand (K, H, products), each: play forward, then update backward on what was seen.
-
-        HQL eliminates: it plays the largest level that may still be best, sees demand up to that level only, and so
-        observes all smaller ones. FQL sees all demand, updates every level, and plays the best one.
-        """
-        horizon, products = self.problem.horizon, self.problem.products
-        log_term = horizon * math.log(horizon * len(demand) * self.points)
-        for k, path in enumerate(demand, start=1):
-            seen = self._episode(path, eliminate)
-            step_size = (horizon + 1) / (horizon + k)
-            value = np.zeros((horizon + 1, self.points, products))
-            for h in reversed(range(horizon)):
-                moved = (1 - step_size) * self.q[h] + step_size * self._target(h, seen, value)
-                self.q[h] = np.where(self.active[h], moved, self.q[h])
-                if eliminate:
-                    candidates = np.where(self.active[h], self.q[h], -np.inf)
-                    self.active[h] &= candidates.max(axis=0) - candidates <= math.sqrt(log_term / k)
-                    self.last[h] = self.points - 1 - self.active[h][::-1].argmax(axis=0)
-                value[h] = _best_above(np.where(self.active[h], self.q[h], -np.inf))
-        return self._policy()
-
-    def replay(self, log: Trajectories) -> Policy:
-        """HQL in one pass over a log: each row updates every level up to the one that was ordered.
-
-        Nothing is eliminated, because the log has chosen the levels; α_k counts how often each was observed. A level
-        that fewer than one row in twenty has observed is never chosen: too little is known about it.
-        """
-        horizon = self.problem.horizon
-        observed = np.zeros(self.q.shape)
-        value = np.concatenate([self.q, np.zeros((1, *self.q.shape[1:]))])
-        for i in range(len(log)):
-            for h in reversed(range(horizon)):
-                action = log.actions[i, h]
-                seen = self.problem.observe(h, log.states[i, h], action, log.next_states[i, h])[0]
-                reward, arrived = self._earned(h, self.levels, seen)
-                known = (self.levels <= action) | ~np.bool_(self.problem.censored)
-                observed[h] += known
-                step_size = (horizon + 1) / (horizon + np.maximum(observed[h], 1))
-                future = value[h + 1][self._grid_above(arrived), self.column]
-                target = (reward - self.floor[h]) / self.span + future
-                self.q[h] = np.where(known, (1 - step_size) * self.q[h] + step_size * target, self.q[h])
-                value[h] = _best_observed_above(self.q[h], observed[h] > 0)
-        self.active = observed >= max(1.0, len(log) / FEWEST_OBSERVED)
-        self.active[:, 0] |= ~self.active.any(axis=1)  # without any observation: order nothing
-        return self._policy()
-
-    def _policy(self) -> Policy:
-        best = np.where(self.active, self.q, -np.inf).argmax(axis=1)  # (H, k)
-        table = np.take_along_axis(self.levels, best, axis=0)
-        return Policy(self.problem, Levels(table), Guarantee.of_nothing(self.problem.horizon))
-
-    def _earned(self, h: int, level: FloatArray, demand: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What a level earns under a demand, and the stock that it leaves."""
-        arrived = self.problem.next_state(h, level, level, demand)
-        return self.problem.coordinate_reward(h, level, level, arrived), arrived
-
-    def _episode(self, demand: FloatArray, eliminate: bool) -> FloatArray:
-        """One episode: its demand (H, k) as far as the learner saw it."""
-        problem = self.problem
-        stock, seen = problem.initial_state, np.empty_like(demand)
-        for h in range(problem.horizon):
-            chosen = self.last[h] if eliminate else self.q[h].argmax(axis=0)
-            level = np.maximum(self.levels[chosen, self.column], stock)
-            arrived = problem.next_state(h, stock, level, demand[h])
-            # One-sided: cut off where the shelf ran empty, which is all that levels below need.
-            seen[h] = problem.observe(h, stock, level, arrived)[0] if eliminate else demand[h]
-            stock = arrived
-        return seen
-
-    def _target(self, h: int, seen: FloatArray, value: FloatArray) -> FloatArray:
-        """r_{h..τ} + V_τ(x_τ) for every level at step h, (P, k), on the demand that was seen.
-
-        τ is the next step at which a level can be chosen again; until then stock beyond all active levels is kept.
-        """
-        stock = self.levels
-        earned, result = np.zeros_like(stock), np.zeros_like(stock)
-        waiting: BoolArray = np.ones(stock.shape, dtype=bool)
-        for t in range(h, self.problem.horizon):
-            reward, arrived = self._earned(t, stock, seen[t])
-            earned = earned + np.where(waiting, (reward - self.floor[t]) / self.span, 0.0)
-            stock = np.maximum(arrived, self.problem.action_low)  # stock owed is ordered first
-            index, last = self._grid_above(arrived), self.last[t + 1]
-            free = waiting & (index <= last)
-            if t == h and free.all():  # as nearly always: nothing has to wait
-                return earned + value[t + 1][index, self.column]
-            result = np.where(free, earned + value[t + 1][np.minimum(index, last), self.column], result)
-            waiting = waiting & ~free
-            if not waiting.any():
-                break
-        return np.where(waiting, earned, result)
-
-    def _grid_above(self, stock: FloatArray) -> IntArray:
-        """The first grid level at or above a stock."""
-        position = np.ceil((stock - self.problem.action_low) / self.width - 1e-9)
-        return np.minimum(np.maximum(position, 0), self.points - 1).astype(np.int64)  # np.clip is slow on small arrays
-
-
-def _best_above(q: FloatArray) -> FloatArray:
-    """V(x) for x on the grid: the best level at or above it, (P, k)."""
-    return np.asarray(np.maximum.accumulate(q[::-1], axis=0)[::-1])
-
-
-def _best_observed_above(q: FloatArray, observed: BoolArray) -> FloatArray:
-    """The same among observed levels; above them all, the highest of those; before any observation, the initial Q."""
-    best = _best_above(np.where(observed, q, -np.inf))
-    highest = len(q) - 1 - observed[::-1].argmax(axis=0)
-    beyond = np.take_along_axis(q, highest[None], axis=0)
-    return np.where(observed.any(axis=0), np.where(np.isinf(best), beyond, best), _best_above(q))
-
-
-# Methods by name: those that are a `Pool`, and the others.
-POOLS: dict[str, Callable[[Setting], Pool]] = {
-    "pool": lambda s: Pool(s.rho, values=Separable(s.granularity)),
+# Methods by name: fits on visits, where the values of a fit on outcomes stand, and what is made in another way.
+VISITS: dict[str, Callable[[Setting], Pool]] = {
     "published": lambda s: Pool.published(s.rho, s.granularity, scale=s.scale, failure=s.failure),
     "grid": lambda s: dp_apvi(s.rho, s.granularity, scale=s.scale, failure=s.failure),
-    "outcome zones": lambda s: Pool(s.rho, Outcomes(), Zones(s.granularity)),
     # Qin et al.'s partial discretisation as POOL describes it: its zones at w = d = 1, without noise.
     "partial": lambda s: Pool.published(math.inf, s.granularity, scale=0.0),
 }
+VALUES: dict[str, Callable[[int], Separable | Zones]] = {"pool": Separable, "outcome zones": Zones}
 OTHERS: dict[str, Callable[[Bench, Setting, SeededNoise], Policy]] = {
     "input": lambda b, s, noise: input_perturbation(b.problem, b.log, s.rho, points=s.granularity, noise=noise),
-    "output": lambda b, s, noise: output_perturbation(b.problem, b.log, s.rho, points=s.granularity, noise=noise),
     "data-free": lambda b, *_: data_free(b.problem),
     "middle": lambda b, *_: order_to_the_middle(b.problem),
     "hql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=True),
     "fql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=False),
     "replay": lambda b, s, _: QLearning(b.problem, s.granularity).replay(b.log),
 }
+METHODS = (*VALUES, *VISITS, "output", *OTHERS)

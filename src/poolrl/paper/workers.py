@@ -1,7 +1,8 @@
 """The reproduction: which runs are wanted, which are still missing, and doing the missing ones in several processes.
 
-A run depends on its setting and seed alone, so rows are the same whichever process makes it. Every run comes back to
-the command as soon as it is finished, and only the command writes to the results file.
+A run depends on its setting and seed alone, so rows are the same whichever process makes it. Runs on one bench share
+parts of their fits, so one process makes them all. They come back to the command as soon as they are finished, and only
+the command writes to the results file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from multiprocessing import resource_tracker
 
 import joblib
@@ -58,8 +60,8 @@ def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = Fal
         one_of(SWEEPS, sweep=name)
     count = runs if runs is not None else (FEWEST_SEEDS if quick else PAPER_RUNS)
     whole(runs=count)
-    # Runs of one bench stand together: a process keeps the last benches that it built.
-    settings = sorted(settings_of(names, quick=quick, real_data=real), key=lambda setting: setting.bench)
+    # Runs of one bench stand together, and among them those that share a fit: one process does them all.
+    settings = sorted(settings_of(names, quick=quick, real_data=real), key=lambda setting: (setting.bench, setting))
     return Plan(tuple(settings), count, 1 if quick else len(TUNING_SEEDS))
 
 
@@ -86,7 +88,7 @@ def carry_out(
 
 
 def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, workers: int) -> Generator[Run]:
-    """Yield every run as soon as it is finished. A caller that stops, as after Ctrl-C, ends the processes at once."""
+    """Yield runs as their bench is finished. A caller that stops, as after Ctrl-C, ends the processes at once."""
     parallel = joblib.Parallel(
         workers,
         backend="loky",
@@ -95,13 +97,17 @@ def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, workers: int) 
         initializer=_end_with,
         initargs=(os.getpid(),),
     )
-    tasks = (joblib.delayed(_work)(setting, seed, real) for setting, seed in todo)
-    stream: Generator[Run] | None = None
+    together = groupby(todo, key=lambda task: (task[0].bench, task[1]))
+    tasks = (joblib.delayed(_work)([*group], real) for _, group in together)
+    stream: Generator[tuple[list[Run], Exception | None]] | None = None
     with lokys_thread_ends_quietly():
         try:
             with _workers_ignore_ctrl_c():
                 stream = parallel(tasks)  # processes start here
-            yield from stream
+            for done, error in stream:
+                yield from done
+                if error is not None:
+                    raise error
         except BrokenProcessPool:
             raise OSError(
                 "a worker process was killed, probably for want of memory; the runs before it are kept: run the same "
@@ -114,14 +120,17 @@ def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, workers: int) 
                     stream.close()
 
 
-def _work(setting: Setting, seed: int, real: Rossmann | None) -> Run:
-    """One run, in a worker process."""
-    try:
-        # One thread: sums would otherwise be split differently on machines with more cores.
-        with threadpool_limits(1):
-            return run(setting, seed, real)
-    except Exception as error:
-        raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
+def _work(tasks: list[Task], real: Rossmann | None) -> tuple[list[Run], Exception | None]:
+    """Runs of one bench, in a worker process, as far as none fails, and why one did."""
+    done: list[Run] = []
+    for setting, seed in tasks:
+        try:
+            # One thread: sums would otherwise be split differently on machines with more cores.
+            with threadpool_limits(1):
+                done.append(run(setting, seed, real))
+        except Exception as error:
+            return done, RuntimeError(f"the run {setting} with seed {seed} failed: {error}")
+    return done, None
 
 
 def _end_with(command: int) -> None:
