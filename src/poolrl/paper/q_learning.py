@@ -150,7 +150,7 @@ def _backward(
 ) -> int:
     """Update Q of active levels from step `first` to 0, and drop those that are worse by more than `slack`.
 
-    Returns the step at which stock has to wait, because no active level can follow; −1 if there is none.
+    Returns the step at which stock has to wait, because no active level can follow, or −1.
     """
     for h in range(first, -1, -1):
         for p, i in np.ndindex(q.shape[1:]):
