@@ -152,8 +152,8 @@ def rq3_sections(runs: Runs) -> list[Section]:
     text = (
         "The grid has M cells per axis, so M² nodes at w = d = 1. Rows of the transition table that are sure to be "
         "noise-dominated are never drawn, for zones and grid alike. Both are therefore far quicker than a dense table. "
-        "Times are processor seconds of one fit, geometry included. With outcome counts there are no visits to spread "
-        "over nodes: that row shows the zones by themselves.",
+        "Times are processor seconds of one fit; geometry is included, and timed once for fits that share it. With "
+        "outcome counts there are no visits to spread over nodes: that row shows the zones by themselves.",
     )
     # The paper's third figure: gap on the left, time on the right; both data sets.
     panels = [
