@@ -1,7 +1,5 @@
 """POOL: release once, then learn from what was released. The whole algorithm on one screen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,7 +84,7 @@ class Pool:
             raise ValueError("a model is learned from counts of outcomes: use counts=Outcomes(), or fit a policy")
         return prepared.model(prepared.release(log, noise or SecureNoise()))
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def prepare(self, problem: Problem) -> "Prepared":
         """Choose the parts for a problem. Parts that do not fit are refused here, before anything is spent.
 
         Your own problem is tried on public dummy rows and on empty tables: its formulas must treat each row by itself,
@@ -101,7 +99,7 @@ class Pool:
             prepared.learn_from_nothing()
         return prepared
 
-    def _choose(self, problem: Problem) -> Prepared:
+    def _choose(self, problem: Problem) -> "Prepared":
         counts, values, where = parts_of(problem, self.counts, self.values)
         on_top = [name for name in ON_TOP if getattr(self, name)]
         if isinstance(counts, Outcomes) and isinstance(problem, OutcomeProblem) and self.pessimism is None:
