@@ -5,6 +5,7 @@ Column names are public, but their content is not. So messages name columns and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,21 +72,30 @@ def to_arrays(log: Table) -> dict[str, Any]:
     if (np.bincount(where) != 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
 
-    def in_order(values: NDArray[Any]) -> NDArray[Any]:
-        found = np.empty_like(values)
-        found[where] = values
+    # Most tables are in order, and are then copied in one piece.
+    scattered = (where != np.arange(len(where))).any()
+
+    def in_order(chunks: Iterable[Any], found: NDArray[Any] | None = None) -> NDArray[Any]:
+        found, begin = np.empty(len(where), dtype=np.int64) if found is None else found, 0
+        for chunk in chunks:  # one by one, because a copy of all would take as much memory again
+            end = begin + len(chunk)
+            found[where[begin:end] if scattered else slice(begin, end)] = np.asarray(chunk)
+            begin = end
         return found.reshape(trajectories, horizon)
 
     def gather(part: str) -> FloatArray:
         """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
-        return np.stack([in_order(table[f"{part}_{i}"].to_numpy()) for i in range(len(named[part]))]).transpose(1, 2, 0)
+        found = np.empty((len(named[part]), len(where)))
+        for i, column in enumerate(found):
+            in_order(table[f"{part}_{i}"].iterchunks(), column)
+        return found.reshape(-1, trajectories, horizon).transpose(1, 2, 0)
 
     arrays: dict[str, Any] = {part: gather(part) for part in NUMBERS if named[part]}
     if columns.labels:
         given = {name: _label(name, table[f"label_{i}"]) for i, name in enumerate(columns.labels)}
-        arrays["labels"] = {name: replace(label, codes=in_order(label.codes)) for name, label in given.items()}
+        arrays["labels"] = {name: replace(label, codes=in_order([label.codes])) for name, label in given.items()}
     if columns.unit is not None:
-        unit = in_order(_codes(table["unit"]))
+        unit = in_order([_codes(table["unit"])])
         if (unit != unit[:, :1]).any():
             raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
         arrays["unit"] = unit[:, 0]
@@ -110,11 +120,7 @@ def long_table(log: Trajectories) -> pa.Table:
 
 def _codes(ids: pa.ChunkedArray) -> NDArray[np.int64]:
     """Ids as 0, 1, ... in their own order: that of rows may depend on other units, and must not say what is kept."""
-    encoded = ids.combine_chunks().dictionary_encode()
-    order = np.asarray(pc.array_sort_indices(encoded.dictionary), dtype=np.int64)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank[np.asarray(encoded.indices, dtype=np.int64)]
+    return np.asarray(pc.rank(ids, sort_keys="ascending", tiebreaker="dense")).astype(np.int64) - 1
 
 
 def _as_label(column: ir.Column, name: str) -> ir.Column:
