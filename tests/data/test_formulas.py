@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import ibis
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, check_problem
-from poolrl.data import trace
 from poolrl.data.on_columns import OnColumns, as_columns
 from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol, record_steps
 from tests.helpers.broken_problems import a_log
@@ -363,22 +362,6 @@ def test_what_needs_more_than_a_row_is_refused(words: str) -> None:
 def test_an_index_beyond_a_row_is_refused() -> None:
     with pytest.raises(IndexError):
         Recording(lambda x: x[..., 0:1, 0:1], [(1,)])
-
-
-def test_an_operation_that_mixes_rows_is_caught_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: NumPy's functions, let in one by one as if they worked on each row."""
-    reads: dict[Any, Callable[[Any], Any]] = {
-        np.cumsum: np.cumsum,
-        np.sort: lambda x: np.sort(x, axis=0),
-        np.roll: lambda x: np.roll(x, 1, axis=0),
-        np.median: lambda x: x - np.median(x, axis=0, keepdims=True),
-        np.nonzero: lambda x: np.nonzero(x)[0],
-        np.flip: lambda x: x[::-1],
-    }
-    for function, rule in reads.items():
-        monkeypatch.setitem(trace.ROW_FUNCTIONS, function, partial(trace.recorded, rule))
-        with pytest.raises(NotRowByRowError, match="several rows"):
-            Recording(trace.ROW_FUNCTIONS[function], [(2,)]).refuse_mixed_rows()
 
 
 # Steps.

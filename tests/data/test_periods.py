@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import LostSales, Table, Trajectories
-from poolrl.data.ids import canonical_text
+from poolrl.data.ids import canonical_texts
 from poolrl.data.log import Columns
 from poolrl.data.periods import rows_of_period
 from poolrl.ledger.accounts import Account, OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one
@@ -216,7 +216,7 @@ def test_periods_divide_the_rows_of_a_messy_table(seed: int) -> None:
     days: list[Any] = [None if rng.random() < 0.1 else int(day) for day in rng.integers(0, 40, many)]
     found = table(days, ids, pa.int64()).append_column("unit", pa.array(units))
     columns = Columns("trajectory", "step", ("x",), ("y",), ("z",), unit="unit", period="begins")
-    keys = [(canonical_text(unit), canonical_text(one)) for unit, one in zip(units, ids, strict=True)]
+    keys = [*zip(canonical_texts(units), canonical_texts(ids), strict=True)]
     begins: dict[Any, int] = {}
     for key, day in zip(keys, days, strict=True):
         if day is not None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Table
-from poolrl.data.ids import canonical, canonical_text
+from poolrl.data.ids import canonical, canonical_texts
 from poolrl.data.log import Columns
 from poolrl.data.row_rules import PARTS
 from poolrl.data.sources import engine
@@ -254,7 +254,7 @@ def test_postgres_reads_ids_like_python(server: str) -> None:
             .to_pyarrow()["id"]
             .to_pylist()
         )
-    assert found == [canonical_text(text) for text in spellings]
+    assert found == canonical_texts(spellings)
     # Floats that are not whole are no ids; 7.00 is 7, and NaN is no id.
     for name, units in (("pieces", (len(spellings) + 1) // 2), ("exact", 1)):
         names = columns(1) | {"trajectory": name}
@@ -264,41 +264,6 @@ def test_postgres_reads_ids_like_python(server: str) -> None:
     opening = open_source(server, Columns(**names), query=query.replace("*", "*, '7'::bytea AS bytes"))
     with pytest.raises(ValueError, match="column 'bytes' must hold ids"), opening:
         pass
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "CREATE FUNCTION floor(int4) RETURNS float8 AS 'SELECT 1000.0::float8' LANGUAGE sql",
-        "CREATE FUNCTION sum_of(int4, int8) RETURNS int4 AS 'SELECT 7' LANGUAGE sql;"
-        "CREATE OPERATOR + (LEFTARG = int4, RIGHTARG = int8, FUNCTION = sum_of)",
-        "CREATE FUNCTION text_of(int8) RETURNS date AS 'SELECT NULL::date' LANGUAGE sql;"
-        "CREATE CAST (int8 AS date) WITH FUNCTION text_of(int8)",
-    ],
-    ids=["function", "operator", "cast"],
-)
-def test_what_counts_might_take_for_postgres_own_is_refused(
-    tmp_path: Path, facts: Facts, server: str, planted: str, run: Run
-) -> None:
-    """By the catalogue alone, so at no cost. A search path without it is the way out, except for a cast."""
-    query = f"SELECT x AS trajectory, 0 AS step, {ZEROS} FROM generate_series(1, 5) AS x"
-    assert seen(tmp_path, facts, source=server, query=query).units == 5
-    facts["log"]["source"] = server
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm; CREATE EXTENSION IF NOT EXISTS citext")
-        assert seen(tmp_path, facts, source=server, query=query).units == 5  # these are no danger
-        connection.execute(planted)
-        try:
-            assert "might take for its own" in message_of_failed_fit(tmp_path, facts, query, run)
-            assert spent(tmp_path) == 0
-            if "CAST" not in planted:
-                alone = f"{server}&options=-c%20search_path%3Dpg_catalog"
-                assert seen(tmp_path, facts, source=alone, query=query).units == 5
-        finally:
-            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    late = f"{server}&options=-c%20search_path%3Dpublic,pg_catalog"
-    with pytest.raises(ValueError, match="pg_catalog does not come first"):
-        seen(tmp_path, facts, source=late, query=query)
 
 
 def test_the_views_and_functions_that_a_query_comes_through_are_told(server: str) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from poolrl import Grid, LostSales, Pool, Table, Zones
-from poolrl.data.ids import canonical, canonical_text
+from poolrl.data.ids import canonical, canonical_texts
 from tests.helpers.long_tables import long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
 from tests.helpers.tables import (
@@ -64,4 +64,4 @@ def test_spark_reads_ids_like_python(cluster: Callable[[pa.Table], Any]) -> None
     spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
     table = cluster(pa.table({"at": range(len(spellings)), "text": pa.array(spellings)}))
     found = table.select("at", "text", id=canonical(table.text)).order_by("at").to_pyarrow()
-    assert found["id"].to_pylist() == [canonical_text(text) for text in spellings]
+    assert found["id"].to_pylist() == canonical_texts(spellings)

@@ -1,4 +1,4 @@
-"""Ids in one spelling, so that one unit is never counted as two. The rule is the same in Python and on every engine.
+"""Ids in one spelling, so that one unit is never counted as two. The rule is the same on every engine.
 
 Whole numbers, truth values, dates, times and UUIDs are ids as they are. A float is the whole number that it holds. Text
 is read like this:
@@ -22,7 +22,7 @@ import datetime
 import re
 import unicodedata
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -34,10 +34,12 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray
 from poolrl.data.expressions import finite
+from poolrl.data.sources.engine import answer, in_memory
 
 LARGEST_WHOLE_FLOAT = 2.0**53  # every whole number up to here is a double
 # Most ids look like this, and are then ids as they are. Two patterns, because $ may also stand before a line's end.
@@ -52,38 +54,13 @@ _NO_ID = (f"^[+-]?{_NUMBER}e[+-]?[0-9]+$", "^[+-]?[0-9]*[.][0-9]*[1-9]0+$")
 _SHORTER = (("^-0+$", "0"), ("^[+]?0*", ""), ("^-0+", "-"), ("^$", "0"))
 
 
-@dataclass(frozen=True)
-class _Text:
-    """A text in Python with those methods of a text column that the rule uses."""
-
-    value: str | None
-
-    def re_search(self, pattern: str) -> bool:
-        return self.value is not None and _compiled(pattern).search(self.value) is not None
-
-    def re_replace(self, pattern: str, new: str) -> _Text:
-        return self if self.value is None else _Text(_compiled(pattern).sub(new, self.value))
-
-    def translate(self, old: str, new: str) -> _Text:
-        return self if self.value is None else _Text(self.value.translate(_translation(old, new)))
-
-    def lower(self) -> _Text:
-        return self if self.value is None else _Text(self.value.lower())
-
-    def nullif(self, blank: str) -> _Text:
-        return _Text(None) if self.value == blank else self
-
-
-# (condition, its value, otherwise) → value.
-Choice = Callable[[Any, Callable[[], Any], Callable[[], Any]], Any]
-_compiled = cache(re.compile)
-_translation = cache(str.maketrans)
-
-
-def canonical_text(text: str) -> str | None:
-    """The id that a text spells; None if it spells none."""
-    chosen = _as_read(_Text(text), lambda held, yes, no: yes() if held else no(), lambda held: not held, _Text(None))
-    return chosen.value
+def canonical_texts(texts: Sequence[str | None]) -> list[str | None]:
+    """The id that each text spells, by an engine in memory; None for those that spell none."""
+    table = in_memory(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts, pa.string())}))
+    found: list[str | None] = answer(table.select("place", id=canonical(table.text)).order_by("place"))[
+        "id"
+    ].to_pylist()
+    return found
 
 
 def canonical(column: ir.Column) -> ir.Column:
@@ -94,10 +71,7 @@ def canonical(column: ir.Column) -> ir.Column:
         # Engines may compute a floor as a whole number, so it must not see what no whole number can hold.
         near = ibis.ifelse(small, column, 0.0).cast("float64")
         return ibis.ifelse(small & (near == near.floor()), near.cast("int64"), ibis.null("int64"))
-    if not kind.is_string():
-        return column
-    nothing = ibis.null("string")
-    return _as_read(column, lambda held, yes, no: ibis.ifelse(held, yes(), no()), lambda held: ~held, nothing)
+    return _as_read(column) if kind.is_string() else column
 
 
 def can_be_ids(kind: dt.DataType) -> bool:
@@ -107,36 +81,25 @@ def can_be_ids(kind: dt.DataType) -> bool:
     return exact or when or kind.is_string() or (kind.is_floating() and not kind.is_float16())
 
 
-def _as_read(text: Any, choose: Choice, fails: Callable[[Any], Any], nothing: Any) -> Any:
+def _as_read(text: ir.StringColumn) -> ir.StringValue:
     """The rule. Each step uses its text once, because a query repeats what is used twice."""
     special = id_characters()
-
-    def of_ascii() -> Any:
-        return _shortened(text.re_replace("[^!-~]+", "").lower())
-
-    def if_any(characters: str, table: str) -> Any:
+    of_ascii = _shortened(text.re_replace("[^!-~]+", "").lower())
+    seen = text.re_replace(f"[^{special.visible}]+", "")
+    for fold in foldings():
         # A large table is slow, so it is there for those ids alone that need it.
-        return choose(text.re_search(f"[{characters}]"), lambda: table, lambda: "")
-
-    def of_any_script() -> Any:
-        seen = text.re_replace(f"[^{special.visible}]+", "")
-        for fold in foldings():
-            seen = seen.translate(if_any(fold.among, fold.given), if_any(fold.among, fold.counts_as))
-        seen = seen.re_replace(f"[{SHARP_S}]", "ss").re_replace("i\u0307+", "i")
-        for digit, same in enumerate(special.digits):
-            seen = seen.re_replace(f"[{same}]", str(digit))
-        seen = seen.re_replace(f"[{special.marked}]", "?").re_replace(f"[^{special.marks}]?[{special.marks}]+", "?")
-        return _shortened(seen)
-
-    def of_all() -> Any:
-        beyond = choose(text.re_search(f"[{special.several}]"), lambda: nothing, of_any_script)
-        return choose(text.re_search("[^ -~]"), lambda: beyond, of_ascii)
-
-    plain = fails(text.re_search(f"[^{_PLAIN_CHARACTER}]")) & text.re_search(_PLAIN)
-    return choose(plain, lambda: text, of_all)
+        needed = text.re_search(f"[{fold.among}]")
+        seen = seen.translate(ibis.ifelse(needed, fold.given, ""), ibis.ifelse(needed, fold.counts_as, ""))
+    seen = seen.re_replace(f"[{SHARP_S}]", "ss").re_replace("i\u0307+", "i")
+    for digit, same in enumerate(special.digits):
+        seen = seen.re_replace(f"[{same}]", str(digit))
+    seen = seen.re_replace(f"[{special.marked}]", "?").re_replace(f"[^{special.marks}]?[{special.marks}]+", "?")
+    of_any_script = ibis.ifelse(text.re_search(f"[{special.several}]"), ibis.null("string"), _shortened(seen))
+    plain = ~text.re_search(f"[^{_PLAIN_CHARACTER}]") & text.re_search(_PLAIN)
+    return ibis.ifelse(plain, text, ibis.ifelse(text.re_search("[^ -~]"), of_any_script, of_ascii))
 
 
-def _shortened(text: Any) -> Any:
+def _shortened(text: ir.StringValue) -> ir.StringValue:
     """Dates without midnight, numbers without needless zeros. Text may begin or end with them too."""
     text = text.re_replace(_MIDNIGHT, "")
     for pattern in _NO_ID:
@@ -268,29 +231,27 @@ def owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
     if ids.dtype.kind in "biu":
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     distinct, place = (ids, slice(None)) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)
-    numbers: dict[str, int] = {}
-    read = [numbers.setdefault(_id_of(each), len(numbers)) for each in distinct]
-    return np.array(read, dtype=np.int64)[place]
-
-
-def _id_of(given: Any) -> str:
-    """The id that an entry spells. Numbers are read like their text."""
-    found = None
-    if isinstance(given, str):
-        found = canonical_text(given)
-    elif isinstance(given, Integral | np.bool_):
-        found = str(int(given))
-    elif isinstance(given, Decimal):
-        found = canonical_text(f"{given.normalize():f}") if given.is_finite() else None
-    elif isinstance(given, Real):
-        number = float(given)  # NaN is missing too
-        found = str(int(number)) if abs(number) <= LARGEST_WHOLE_FLOAT and number == int(number) else None
-    elif isinstance(given, datetime.date | uuid.UUID) or (isinstance(given, np.datetime64) and not np.isnat(given)):
-        # A date is its own midnight.
-        found = canonical_text(re.sub(r" 00:00:00(\.0+)?$", "", str(given).replace("T", " ")))
-    if found is None:
+    read, numbers = canonical_texts([_spelling(each) for each in distinct]), dict[str | None, int]()
+    if None in read:
         raise ValueError("unit has missing ids, or values that are not ids (whole numbers, text, dates)")
-    return found
+    return np.array([numbers.setdefault(each, len(numbers)) for each in read], dtype=np.int64)[place]
+
+
+def _spelling(given: Any) -> str | None:
+    """The text of an entry; None where it holds no id. Numbers are read like their text."""
+    if isinstance(given, str):
+        return None if re.search("[\ud800-\udfff]", given) else given  # half of a character is no text
+    if isinstance(given, Integral | np.bool_):
+        return str(int(given))
+    if isinstance(given, Decimal):
+        return f"{given.normalize():f}" if given.is_finite() else None
+    if isinstance(given, Real):
+        number = float(given)  # NaN is missing too
+        return str(int(number)) if abs(number) <= LARGEST_WHOLE_FLOAT and number == int(number) else None
+    if isinstance(given, datetime.date | uuid.UUID) or (isinstance(given, np.datetime64) and not np.isnat(given)):
+        # A date is its own midnight.
+        return re.sub(r" 00:00:00(\.0+)?$", "", str(given).replace("T", " "))
+    return None
 
 
 def first_of_each(owner: NDArray[np.int64], most: int) -> BoolArray:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 RowOperation = Callable[..., Any]
 # Truth values and numbers. Operations on objects of another kind are code of a user's own, which could remember rows.
 _NUMBERS = "biuf"
-_TRIED = 3
 ADVICE = "use NumPy's elementwise functions, np.where, and axis=-1 for sums over coordinates"
 
 
@@ -89,21 +88,6 @@ class Recording:
         rules = [s.rule.written() if isinstance(s.rule, Take) else id(s.rule) for s, _ in self.order]
         parts = [tuple(map(name, symbol.parts)) for symbol, _ in self.order]
         return tuple(rules), tuple(parts), tuple(map(name, self.outputs)), self.single
-
-    def refuse_mixed_rows(self) -> None:
-        """Compute some public rows together and one at a time: no operation mixes them, whatever it is called."""
-        sizes = [(symbol.shape, int(np.prod(symbol.shape))) for symbol in self.inputs]
-        rows = [(np.arange(_TRIED * size) * 0.618 % 1.0 * 4.0 - 1.0).reshape(_TRIED, *shape) for shape, size in sizes]
-        with np.errstate(all="ignore"):
-            together, *alone = (
-                found if isinstance(found, tuple) else (found,)
-                for found in (self(*rows), *(self(*(part[i : i + 1] for part in rows)) for i in range(_TRIED)))
-            )
-        for part, whole, *single in zip(self.outputs, together, *alone, strict=True):
-            if isinstance(part, Symbol):
-                same_shape = whole.shape == (_TRIED, *part.shape)
-                if not same_shape or not np.allclose(whole, np.concatenate(single), equal_nan=True):
-                    raise NotRowByRowError("an operation looks at several rows")
 
 
 def record(whose: str, formula: Callable[..., Any], shapes: Iterable[tuple[int, ...] | NDArray[Any]]) -> Recording:

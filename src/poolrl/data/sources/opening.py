@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import ibis
@@ -206,24 +206,6 @@ _TEXTS, _UUID = (19, 25, 1042, 1043), 2950
 # What Ibis calls them. Others are text.
 _IBIS_TYPES = {_BOOLEAN: "boolean", _DATE: "date", **dict.fromkeys(_INTEGERS, "int64")}
 _IBIS_TYPES |= dict.fromkeys(_FLOATS, "float64") | dict.fromkeys(_TIMES, "timestamp")
-# Functions, operators and casts for PostgreSQL's own types that are not its own, but might be taken for such.
-# Casts with numbers from 16384 on are a user's. We use no operator on text such as % of pg_trgm.
-_SHADOWS = """
-WITH own AS (SELECT oid, typcategory FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace),
-  others AS (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (%s) AND nspname <> 'pg_catalog')
-SELECT nspname || '.' || proname FROM pg_proc f JOIN others ON f.pronamespace = others.oid
-WHERE NOT EXISTS (SELECT FROM unnest(f.proargtypes) AS kind WHERE kind NOT IN (SELECT oid FROM own))
-  AND EXISTS (SELECT FROM pg_proc g WHERE g.proname = f.proname AND g.pronamespace = 'pg_catalog'::regnamespace)
-UNION ALL
-SELECT nspname || '.' || oprname FROM pg_operator o JOIN others ON o.oprnamespace = others.oid
-  JOIN own AS kind ON o.oprright = kind.oid
-WHERE (o.oprleft = 0 OR o.oprleft IN (SELECT oid FROM own))
-  AND (o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '||', '~')
-    OR (kind.typcategory = 'N' AND o.oprname IN ('+', '-', '*', '/', '%%', '^', '&', '|', '#', '<<', '>>')))
-UNION ALL
-SELECT 'a cast' FROM pg_cast c
-WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
-"""
 # Everything that computes and that users or extensions have made: views, functions, and the functions behind operators.
 _MADE_BY_USERS = """
 WITH mine AS (SELECT oid, nspname FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema')),
@@ -238,11 +220,7 @@ SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN fu
 
 
 def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]:
-    """The answer to a query, as a table that stays on the server.
-
-    Query and counts are one statement, and so find functions along one search path. A server is refused where a
-    function on that path has the name of one of PostgreSQL's own and may fit the counts better.
-    """
+    """The answer to a query, as a table that stays on the server."""
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -254,7 +232,6 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         # Whatever the query does, it cannot write, and every count sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
         queries.require_columns(wanted.names, kinds)
         _refuse_ids(connection, {name: kinds[name] for name in wanted.names if name in wanted.ids})
@@ -268,7 +245,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         # Ibis may have rewritten the query, so the server checks it again.
         _described(connection, str(backend.compile(table)))
         # The server's catalogue is read, and no row of a table.
-        made = _asked(connection, lambda: _in_catalogue(connection, _MADE_BY_USERS))
+        made = _asked(connection, lambda: _made_by_users(connection))
         yield Source(table, queries.in_reach(query, made))
     finally:
         # The session changed nothing, so nothing is lost if it is already gone.
@@ -285,29 +262,12 @@ def _asked(connection: Connection, work: Callable[[], Answer]) -> Answer:
     return answered
 
 
-def _in_catalogue(connection: Connection, question: LiteralString, *values: Any) -> list[Any]:
-    """Rows of the server's catalogue. No name in the question is found in another schema."""
+def _made_by_users(connection: Connection) -> list[Any]:
+    # No name in the question is found in another schema.
     connection.execute("SET LOCAL search_path = pg_catalog")
-    found = connection.execute(question, values or None).fetchall()
+    found = connection.execute(_MADE_BY_USERS).fetchall()
     connection.rollback()
     return found
-
-
-def _refuse_shadows(connection: Connection) -> None:
-    """Refuse a search path along which our counts might find anything but PostgreSQL's own functions."""
-
-    def look() -> tuple[list[str], list[str]]:
-        (path,) = connection.execute("SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]").fetchone() or ([],)
-        return path, [name for (name,) in _in_catalogue(connection, _SHADOWS, path)]
-
-    path, shadows = _asked(connection, look)
-    if next((schema for schema in path if not schema.startswith("pg_temp")), "") != "pg_catalog":
-        shadows.append("search_path, where pg_catalog does not come first")
-    if shadows:
-        raise ValueError(
-            f"PostgreSQL has something that counts might take for its own: {shadows[0]}. Add "
-            "?options=-c%20search_path%3Dpg_catalog to the server's address, and name schemas in the query"
-        )
 
 
 def _refuse_ids(connection: Connection, kinds: dict[str, int]) -> None:
