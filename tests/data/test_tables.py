@@ -15,8 +15,9 @@ import pytest
 
 from poolrl import Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
-from poolrl.data.expressions import LARGEST_NUMBER, count_steps, harmless, row_checks
+from poolrl.data.expressions import count_steps, harmless
 from poolrl.data.on_columns import OnColumns
+from poolrl.data.row_rules import LARGEST_NUMBER, multiples_of
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
@@ -176,13 +177,15 @@ def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("problem", [PostedPrice(2), OrderQuantity(2, 2, 0.2, 0.4, cap=60.0)])
-def test_numbers_that_no_formula_can_take_are_set_to_their_bounds(problem: Any, clip: bool) -> None:
+def test_numbers_that_no_formula_can_take_are_missing(problem: Any, clip: bool) -> None:
     given = messy(problem)
     table = ibis.memtable(pa.table({name: pa.array(values, pa.float64()) for name, values in given.items()}))
     table = table.mutate(at=ibis.row_number())
     parts = [[table[f"{part}_{i}"] for i in range(problem.state_dim)] for part in PARTS]
     found = executed(
-        table.select("at", **harmless(row_checks(problem, clip=clip, divided=False), parts, OnColumns())).order_by("at")
+        table.select("at", **harmless(multiples_of(problem, clip=clip, divided=False), parts, OnColumns())).order_by(
+            "at"
+        )
     )
     lows = {"state": problem.state_low, "action": problem.action_low, "next_state": problem.state_low}
     highs = {"state": problem.state_high, "action": problem.action_high, "next_state": problem.state_high}
@@ -193,7 +196,7 @@ def test_numbers_that_no_formula_can_take_are_set_to_their_bounds(problem: Any, 
             limits = [(-LARGEST_NUMBER, LARGEST_NUMBER) if clip else (lows[p][i], highs[p][i]) for p in PARTS]
             held = all(v is not None and a - 1e-6 <= v <= b + 1e-6 for v, (a, b) in zip(values, limits, strict=True))
             assert found[f"fine_{i}"][row] is held, values
-            wanted = values if held else [float(lows[part][i]) for part in PARTS]
+            wanted = values if held else [None] * 3
             assert [found[f"{part}_{i}"][row] for part in PARTS] == wanted
             kept += held
     assert separable or "fine_1" not in found
@@ -255,7 +258,7 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
 
 @pytest.mark.parametrize("source", ["memory", "parquet"])
 def test_coordinates_that_belong_together_stand_or_fall_together(source: str, tmp_path: Path) -> None:
-    """Two states and one action: one bad number of the three parts, and the whole row is at its lower bounds.
+    """Two states and one action: one bad number of the three parts, and the whole row is missing.
 
     DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
     """
@@ -265,12 +268,12 @@ def test_coordinates_that_belong_together_stand_or_fall_together(source: str, tm
     pq.write_table(held, tmp_path / "log.parquet")
     table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
     parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
-    checked = harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())
+    checked = harmless(multiples_of(Pinned(1), divided=False), parts, OnColumns())
     found = executed(table.select("at", **checked).order_by("at"))
     assert found["fine_0"] == [True] + [False] * 15
     assert "fine_1" not in found
     for name, value in good.items():
-        assert found[name] == [value] + [0.0] * 15
+        assert found[name] == [value] + [None] * 15
 
 
 def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:

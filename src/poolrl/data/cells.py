@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.data.row_rules import Numbers
+from poolrl.data.row_rules import Numbers, Row, recorded_counts
+from poolrl.data.trace import Recording
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 CellsAndSeen = tuple[Numbers, Numbers]
 CellFormula = Callable[..., CellsAndSeen]
+NOWHERE = -1  # the cell of an unobserved row. To filter such rows out first would make engines compute every cell twice
 
 
 def outcome_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, relative: bool) -> CellsAndSeen:
@@ -46,6 +48,22 @@ def left_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, rel
     share = np.clip(row[2] / problem.outcome_high, 0.0, 1.0)
     cell = np.floor(share * (bins - 1) + 0.5).astype(np.int64)
     return cell, _observed(problem, step, row, cell)
+
+
+def recorded_cells(
+    problem: OutcomeProblem, formula: CellFormula, bins: int, *, relative: bool, **rows: bool
+) -> list[Recording]:
+    """The cell of each coordinate at each step, NOWHERE where a row is unobserved (`recorded_counts` says the rest)."""
+
+    def cells(step: int, row: Row, usable: Numbers) -> Numbers:
+        cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
+        return np.where(observed & usable, cell, NOWHERE)
+
+    recordings = recorded_counts(problem, cells, relative=relative, **rows)
+    if any(recording.outputs[0].shape != (problem.outcome_dim,) for recording in recordings):
+        # A row would be counted more than once for a coordinate.
+        raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
+    return recordings
 
 
 def cell_count(problem: OutcomeProblem, formula: CellFormula, bins: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import add, and_, or_
+from operator import or_
 from typing import Any
 
 import ibis
@@ -14,17 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl.checks import FloatArray
-from poolrl.data import row_rules
 from poolrl.data.on_columns import OnColumns, as_columns
-from poolrl.data.row_rules import Numbers, bounds, has_own_bounds, within
+from poolrl.data.row_rules import Numbers, bounds, has_own_bounds
 from poolrl.data.sources.engine import engine_of
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.problems.labels import Labels, LabelValue
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import OutcomeProblem, Problem
 
 COLUMNS_OF = ("state", "action", "next_state")  # names of the harmless columns of a row
-LARGEST_NUMBER = 1e150  # larger numbers count as infinite, because their squares would overflow
 # Steps are collected as bits of 64-bit numbers, this many in each number.
 STEPS_PER_NUMBER = 30
 # The columns that are added to a table. A user's own column is hardly called so.
@@ -56,75 +54,28 @@ def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     return lives.select(*keys, "count", repeated=repeated | (lives["count"] > horizon))
 
 
-def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recording, Recording]:
-    """Where the numbers of a row hold, and the numbers that every formula can take, given where they hold.
-
-    Where one does not hold, all numbers of its coordinate, or of a row whose coordinates belong together, are set to
-    their lower bounds. So nothing overflows, and every cast fits. Numbers that are `divided` may exceed their bounds;
-    their divisors are missing where they do not hold.
-    """
-    together = not isinstance(problem, SeparableProblem)
-    divisors = [np.ones(problem.scale_dim)] if divided else []
-
-    def fine(*numbers: Numbers) -> Numbers:
-        there, inside = [], []
-        for part, (low, high) in zip(numbers, bounds(problem), strict=False):
-            if divided:
-                held = row_rules.usable_amount(part)
-            else:
-                held = (part >= -LARGEST_NUMBER) & (part <= LARGEST_NUMBER) if clip else within(part, low, high)
-            gap = part - part  # 0 for a finite number
-            there.append(gap.sum(axis=-1, keepdims=True) if together else gap)
-            inside.append(held.all(axis=-1, keepdims=True) if together else held)
-        if divided:
-            there.insert(0, numbers[3] - numbers[3])
-            inside.insert(0, row_rules.usable_divisor(numbers[3]))
-        return (reduce(add, there) == 0.0) & reduce(and_, inside)
-
-    def safe(*numbers: Numbers) -> tuple[Numbers, ...]:
-        *row, known = numbers
-        if divided:
-            return tuple(part / unit for part, unit in zip(row, row_rules.part_divisors(problem, known), strict=True))
-        return tuple(np.where(known, part, low) for part, (low, _) in zip(row, bounds(problem), strict=True))
-
-    first = row_rules.recorded_row(problem, fine, *divisors)
-    return first, row_rules.recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
-
-
 def harmless(
     checks: tuple[Recording, Recording],
     parts: Sequence[Sequence[ir.Column]],
     evaluator: OnColumns,
     divisors: Sequence[ir.Column] = (),
 ) -> dict[str, ir.Column]:
-    """The numbers of a row that `row_checks` gives, as doubles, and columns `fine_0`, ... that say where they hold."""
+    """The multiples of `multiples_of`, as doubles, and columns `fine_0`, ... that say where they can be used."""
     row = [[column.cast("float64") for column in part] for part in parts]
     (fine,) = evaluator(checks[0], *row, *([list(divisors)] if divisors else []))
-    # One choice for the divisor costs less than one for each number, and tells where they hold.
-    unit = [ibis.ifelse(held, divisor, ibis.null("float64")) for held, divisor in zip(fine, divisors, strict=False)]
-    holds = [each.notnull() for each in unit] if divisors else [held.fill_null(False) for held in as_columns(fine)]
-    columns = {f"fine_{i}": column for i, column in enumerate(holds)}
-    for name, numbers in zip(COLUMNS_OF, evaluator(checks[1], *row, unit or fine), strict=True):
+    # One choice for the unit costs less than one for each number, and tells where they hold.
+    units = divisors or [ibis.literal(1.0)] * len(fine)
+    unit = [ibis.ifelse(held, each, ibis.null("float64")) for held, each in zip(fine, units, strict=False)]
+    columns = {f"fine_{i}": each.notnull() for i, each in enumerate(unit)}
+    for name, numbers in zip(COLUMNS_OF, evaluator(checks[1], *row, unit), strict=True):
         columns |= {f"{name}_{i}": column for i, column in enumerate(as_columns(numbers))}
     return columns
-
-
-def recorded_steps(problem: Problem, formulas: Callable[..., Any], *, clip: bool, relative: bool) -> list[Recording]:
-    """`formulas(step, row, usable)` of `harmless` rows at each step. `usable` is (k,), or (1,) for the whole row."""
-
-    def counted(step: int, *numbers: Numbers) -> tuple[Numbers, ...]:
-        *parts, fine = numbers
-        row, fits = row_rules.as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
-        return formulas(step, row, fine & fits)
-
-    usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
-    return row_rules.recorded_by_step(problem, counted, usable)
 
 
 def cells_by_step(
     problem: Problem, rows: ir.Table, recordings: Sequence[Recording], evaluator: OnColumns
 ) -> list[ir.Value]:
-    """The expressions of `recorded_steps` on `harmless` rows; cases by step only where steps differ.
+    """The expressions of `recorded_counts` on `harmless` rows; cases by step only where steps differ.
 
     Columns of other coordinates may be missing from the rows. Their lower bounds are used instead.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import add, and_, or_
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,7 @@ def within(values: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
 # Beyond them amounts and scales count as infinite or zero: no quotient or square overflows, which fails in engines.
 LARGEST_AMOUNT = 1e100
 SMALLEST_SCALE, LARGEST_SCALE = 1e-50, 1e50
+LARGEST_NUMBER = 1e150  # larger numbers that are to be clipped count as infinite, because their squares would overflow
 
 
 def has_own_bounds(problem: Problem) -> bool:
@@ -168,6 +169,61 @@ def part_divisors(problem: Problem, divisor: Numbers) -> tuple[Numbers, Numbers,
     one = divisor / divisor
     amount = np.arange(len(problem.arrival_low)) >= problem.state_dim
     return one, divisor, np.where(amount, divisor, one)
+
+
+def multiples_of(problem: Problem, *, divided: bool, clip: bool = False) -> tuple[Recording, Recording]:
+    """Which rows can be used, and each row as multiples of a unit, which is missing where it cannot.
+
+    So what a formula cannot take is missing, in a coordinate or in a row whose coordinates belong together. Rows that
+    are `divided` have a divisor, and their multiples may exceed their bounds. The unit of others is 1.
+    """
+    together = not isinstance(problem, SeparableProblem)
+    divisors = [np.ones(problem.scale_dim)] if divided else []
+
+    def fine(*numbers: Numbers) -> Numbers:
+        # A gap is 0 for a finite number.
+        gaps, inside = ([numbers[3] - numbers[3]], [usable_divisor(numbers[3])]) if divided else ([], [])
+        for part, (low, high) in zip(numbers, bounds(problem), strict=False):
+            if divided:
+                held = usable_amount(part)
+            else:
+                held = (part >= -LARGEST_NUMBER) & (part <= LARGEST_NUMBER) if clip else within(part, low, high)
+            gaps.append((part - part).sum(axis=-1, keepdims=True) if together else part - part)
+            inside.append(held.all(axis=-1, keepdims=True) if together else held)
+        return (reduce(add, gaps) == 0.0) & reduce(and_, inside)
+
+    def multiples(*numbers: Numbers) -> tuple[Numbers, ...]:
+        *row, unit = numbers
+        units = part_divisors(problem, unit) if divided else (unit, unit, unit)
+        return tuple(part / each for part, each in zip(row, units, strict=True))
+
+    first = recorded_row(problem, fine, *divisors)
+    return first, recorded_row(problem, multiples, first.outputs[0].sample.astype(np.float64))
+
+
+def recorded_counts(
+    problem: Problem,
+    formula: Callable[..., Any],
+    *,
+    relative: bool,
+    clip: bool = False,
+    judged: bool = False,
+    all_usable: bool = False,
+) -> list[Recording]:
+    """`formula(step, row, usable)` of rows as multiples, and of where they can be used: (k,), or (1,) for a whole row.
+
+    Rows that were `judged` before are not asked again whether their values fit each other.
+    """
+
+    def counted(step: int, *numbers: Numbers) -> Any:
+        row, usable = (numbers[0], numbers[1], numbers[2]), [*numbers[3:]]
+        if relative or not judged:
+            row, fits = as_counted(problem, step, row, relative=relative, clip=clip)
+            usable.append(fits)
+        return formula(step, row, reduce(and_, usable) if usable else True)
+
+    usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
+    return recorded_by_step(problem, counted, *([] if all_usable else [usable]))
 
 
 def as_counted(problem: Problem, step: int, row: Row, *, relative: bool, clip: bool) -> tuple[Row, Numbers]:

@@ -26,20 +26,27 @@ import numpy as np
 from poolrl.checks import IntArray, whole
 from poolrl.data import expressions
 from poolrl.data.arrow import as_arrow
-from poolrl.data.cells import CellFormula, cell_count, outcome_cells, side_formula, sides, unit_cells
+from poolrl.data.cells import (
+    NOWHERE,
+    CellFormula,
+    cell_count,
+    outcome_cells,
+    recorded_cells,
+    side_formula,
+    sides,
+    unit_cells,
+)
 from poolrl.data.expressions import CELL, COORDINATE, SHARE, comparable, count_steps, small_table
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.on_columns import OnColumns, OnOneColumn
-from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
+from poolrl.data.row_rules import Numbers, Row, has_own_bounds, multiples_of, recorded_counts, widths
 from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes, in_memory
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
-
-NOWHERE = -1  # the cell of an unobserved row. To filter such rows out first would make engines compute every cell twice
 
 
 class Table(Log):
@@ -281,14 +288,9 @@ class Table(Log):
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
         relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
-
-        def formulas(step: int, row: Row, usable: Numbers) -> tuple[Numbers, ...]:
-            cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
-            return (np.where(observed & usable, cell, NOWHERE),)
-
         dropped = self.dropped(problem.horizon)
-        recordings = expressions.recorded_steps(problem, formulas, clip=self.clip, relative=relative)
-        checks = expressions.row_checks(problem, clip=self.clip, divided=relative)
+        recordings = recorded_cells(problem, formula, bins, relative=relative, clip=self.clip)
+        checks = multiples_of(problem, divided=relative, clip=self.clip)
         if self.facts.has_coordinates:
             one = OnOneColumn(problem.outcome_dim, [*checks, *recordings])
             labelled = self.placed(one.facts)._labelled(problem)
@@ -331,8 +333,8 @@ class Table(Log):
             node: Numbers = np.where(inside & usable.all(axis=-1), partition.pairs[step].cell(unit), NOWHERE)
             return node, partition.states.cell(arrived), unit, arrived
 
-        recordings = expressions.recorded_steps(problem, formulas, clip=self.clip, relative=False)
-        numbers = self._numbers(problem, expressions.row_checks(problem, clip=self.clip, divided=False), OnColumns())
+        recordings = recorded_counts(problem, formulas, relative=False, clip=self.clip)
+        numbers = self._numbers(problem, multiples_of(problem, divided=False, clip=self.clip), OnColumns())
         rows = self._rows(problem, numbers).anti_join(self.dropped(problem.horizon), self._keys)
         node, target, *units = expressions.cells_by_step(problem, rows, recordings, OnColumns())
         points = {f"unit_{i}": number for i, number in enumerate(units)}

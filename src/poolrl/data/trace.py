@@ -60,7 +60,8 @@ class Recording:
         given = list(zip(self.inputs, arrays, strict=True))
         batch = np.broadcast_shapes(*(array.shape[: array.ndim - symbol.ndim] for symbol, array in given))
         rows = [np.broadcast_to(array, (*batch, *symbol.shape)) for symbol, array in given]
-        found = self.evaluated(rows, lambda rule, parts: rule(*parts))
+        with np.errstate(all="ignore"):  # what is missing is no fault
+            found = self.evaluated(rows, lambda rule, parts: rule(*parts))
         for i, part in enumerate(self.outputs):
             if not isinstance(part, Symbol):
                 found[i] = np.broadcast_to(part, (*batch, *np.shape(part)))

@@ -10,8 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial, reduce
-from operator import and_
+from functools import cached_property, partial
 from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -21,7 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_array, read_only
 from poolrl.data import row_rules
-from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
+from poolrl.data.cells import (
+    NOWHERE,
+    CellFormula,
+    cell_count,
+    outcome_cells,
+    recorded_cells,
+    sees_everything,
+    side_formula,
+    sides,
+    unit_cells,
+)
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels
@@ -151,11 +160,13 @@ class Trajectories(Log):
         rows = self._array_rows(problem)
         for step in range(self.horizon):
             here, whole = slice(step, step + 1), slice(None)
-            given, (row, divisors, usable) = rows.given(here, whole), rows.multiples(here, whole)
+            given, (row, unit, usable) = rows.given(here, whole), rows.multiples(here, whole)
+            units = (1.0, 1.0, 1.0) if unit is None else row_rules.part_divisors(problem, unit)
             moved = row_rules.recorded_row(problem, lambda *row, h=step: row_rules.moved_inside(problem, h, row))(*row)
-            for part, value, before, after, unit in zip(parts.values(), given, row, moved, divisors, strict=True):
+            for part, value, before, after, each in zip(parts.values(), given, row, moved, units, strict=True):
                 # A number that did not move keeps its bits.
-                part[:, step] = np.where(usable & (before != after), after * unit, value)
+                changed = before != after if usable is None else usable & (before != after)
+                part[:, step] = np.where(changed, after * each, value)
         return type(self)(**self._arguments() | parts)
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
@@ -276,13 +287,11 @@ class ArrayRows(Generic[AnyProblem]):
         state, action, next_state = (_by_coordinate(part[block, steps]) for part in self.parts)
         return state, action, next_state
 
-    def multiples(self, steps: slice, block: slice) -> tuple[row_rules.Row, row_rules.Row, BoolArray | bool]:
-        """Rows divided by scale and by their label cell's share of the bound, by what, and where that was possible."""
+    def multiples(self, steps: slice, block: slice) -> tuple[row_rules.Row, FloatArray | None, BoolArray | None]:
+        """Rows as multiples, of what, and which can be used: None if all."""
         row, problem = self.given(steps, block), self.problem
-        divisor: FloatArray | None = None
-        usable: BoolArray | bool = True
-        if self.scale is not None:
-            divisor = _by_coordinate(self.scale[block, steps])
+        divisor = None if self.scale is None else _by_coordinate(self.scale[block, steps])
+        usable: BoolArray | None = None
         if self.cells is not None:
             cell = self.cells[block, steps].ravel()
             usable = cell[:, None] >= 0
@@ -290,17 +299,15 @@ class ArrayRows(Generic[AnyProblem]):
                 share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
                 divisor = share if divisor is None else divisor * share
         if divisor is None:
-            return row, (1.0, 1.0, 1.0), usable
-        amounts = [row_rules.usable_amount(part) for part in row]
-        if not problem.scales_state:
-            amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
-        usable = reduce(and_, amounts, row_rules.usable_divisor(divisor) & usable)
-        divisors = row_rules.part_divisors(problem, np.where(usable, divisor, 1.0))
-        lows = [low for low, _ in row_rules.bounds(problem)]
-        state, action, next_state = (
-            np.where(usable, part, low) / unit for part, low, unit in zip(row, lows, divisors, strict=True)
-        )
-        return (state, action, next_state), divisors, usable
+            return row, None, usable
+        fine, multiples = self._divided
+        usable = fine(*row, divisor) if usable is None else fine(*row, divisor) & usable
+        unit = np.where(usable, divisor, np.nan)
+        return multiples(*row, unit), unit, usable
+
+    @cached_property
+    def _divided(self) -> tuple[Recording, Recording]:
+        return row_rules.multiples_of(self.problem, divided=True)
 
     def broken_rule(self) -> row_rules.RowRule | None:
         """The first rule that a row breaks, if any: bounds before all others, then by step.
@@ -330,20 +337,20 @@ class ArrayRows(Generic[AnyProblem]):
         """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
         problem, coordinates = self.problem, self.problem.outcome_dim
         size = cell_count(problem, formula, bins)
-        trees, everything = problem.labels.count * coordinates, sees_everything(problem)
+        trees = problem.labels.count * coordinates
 
         def places(recording: Recording, steps: slice, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(recording, steps, block)
-            cell = cell + np.arange(coordinates) * size
+            cell = self._cells_of(recording, steps, block)
+            place = cell + np.arange(coordinates) * size
             if self.cells is not None:
-                cell += self.cells[block, steps].reshape(-1, 1) * (coordinates * size)
-            if not (everything and usable is True):
-                cell = np.where(observed & usable, cell, trees * size)
-            return cell
+                place += self.cells[block, steps].reshape(-1, 1) * (coordinates * size)
+            return place if certain else np.where(cell == NOWHERE, trees * size, place)
 
+        recordings = self._recordings(formula, bins)
+        certain = len(recordings[0].inputs) == len(self.parts) and sees_everything(problem)
         # A count of many label cells needs many rows, or most of the time would go into empty cells.
         numbers = max(BLOCK_NUMBERS, trees * size)
-        counted = self._tallied(places, self._recordings(formula, bins), trees * size, numbers=numbers)
+        counted = self._tallied(places, recordings, trees * size, numbers=numbers)
         by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
@@ -352,14 +359,14 @@ class ArrayRows(Generic[AnyProblem]):
         problem, size = self.problem, self.problem.outcome_dim + 1
 
         def places(recording: Recording, steps: slice, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(recording, steps, block)
-            # Rows without a label cell are not usable, whatever the last cell's edge says of them.
+            cell = self._cells_of(recording, steps, block)
+            # Rows without a label cell are NOWHERE, whatever the last cell's edge says of them.
             of_row = np.zeros((1, 1), dtype=np.int64) if self.cells is None else self.cells[block, steps]
             edge = edges[of_row, np.arange(steps.start, steps.stop)]
             by_row = cell.reshape(-1, *edge.shape[1:])
             both = sides(problem, by_row, edge)
             shown, beyond = (np.broadcast_to(side, by_row.shape).reshape(cell.shape) for side in both)
-            shown = shown & observed & usable
+            shown = shown & (cell != NOWHERE)
             crowd: IntArray = shown.sum(axis=-1, keepdims=True) * size + (shown & beyond).sum(axis=-1, keepdims=True)
             return crowd
 
@@ -384,33 +391,16 @@ class ArrayRows(Generic[AnyProblem]):
         return counted
 
     def _recordings(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> list[Recording]:
-        """For each step: the cells of a formula, where it is observed, and where the row's numbers fit each other."""
-        problem = self.problem
-        relative = self.scale is not None or row_rules.has_own_bounds(problem)
+        relative = self.scale is not None or row_rules.has_own_bounds(self.problem)
+        # Rows that are not relative were judged by `broken_rule`.
+        usable = not relative and self.cells is None
+        return recorded_cells(self.problem, formula, bins, relative=relative, judged=True, all_usable=usable)
 
-        def cells(step: int, *row: row_rules.Numbers) -> tuple[row_rules.Numbers, ...]:
-            # Other rows were checked before, by `broken_rule`.
-            fits: row_rules.Numbers = True
-            if relative:
-                row, fits = row_rules.as_counted(problem, step, row, relative=True, clip=False)
-            return *formula(problem, step, *row, bins=bins, relative=relative), fits
-
-        recordings = row_rules.recorded_by_step(problem, cells)
-        for cell, observed, fits in (recording.outputs for recording in recordings):
-            one_each = (problem.outcome_dim,)
-            fit = fits is True or fits.shape in ((1,), one_each)
-            if (cell.shape, observed.shape) != (one_each, one_each) or not fit:
-                # A row would be counted more than once for a coordinate.
-                raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
-        return recordings
-
-    def _formula_cells(
-        self, recording: Recording, steps: slice, block: slice
-    ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
-        """The cells of a formula, where it is observed, and which rows can be used."""
+    def _cells_of(self, recording: Recording, steps: slice, block: slice) -> IntArray:
+        """The cells of a formula."""
         row, _, usable = self.multiples(steps, block)
-        cell, observed, fits = recording(*row)
-        return cell, observed, usable if recording.outputs[2] is True else usable & fits
+        cells: IntArray = recording(*row, *([] if usable is None else [usable]))
+        return cells
 
     def _in_blocks(self, work: Callable[[slice], None], numbers: int, runs: Sequence[Run]) -> None:
         """Call `work` on slices that hold this many numbers of a run and together cover all trajectories."""
