@@ -4,6 +4,7 @@ tests/privacy/test_what_is_paid.py.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -240,37 +241,35 @@ def label(given: Any) -> LogLabel:
     return LogLabel.of("store", given)
 
 
+NAN = math.nan
+
+
 @pytest.mark.parametrize(
-    ("given", "values", "codes"),
+    ("given", "read", "codes"),
     [
-        (np.array(["b", "a", "b"]), ["a", "b"], [1, 0, 1]),
-        (np.array([2.0, np.nan, 1.0, np.inf, -np.inf]), [1.0, 2.0], [1, -1, 0, -1, -1]),
-        (np.array([5, 3, 5], dtype=np.int8), [3.0, 5.0], [1, 0, 1]),
-        (np.array([True, False]), [0.0, 1.0], [1, 0]),
+        (np.array(["b", "a", "b"]), ["b", "a", "b"], [1, 0, 1]),
+        (np.array([2.0, NAN, 1.0, np.inf, -np.inf]), [2.0, NAN, 1.0, NAN, NAN], [1, 2, 0, 2, 2]),
+        (np.array([5, 3, 5], dtype=np.int8), [5.0, 3.0, 5.0], [1, 0, 1]),
+        (np.array([True, False]), [1.0, 0.0], [1, 0]),
         # A list with a missing value is one of objects. Numbers that single precision cannot tell apart are two values.
-        ([2**24, 2**24 + 1, None, 0.1], [2.0**24, 2.0**24 + 1, 0.1], [0, 1, -1, 2]),
-        ([5, "5", None, 5.0, float("nan"), "5"], [5.0, "5"], [0, 1, -1, 0, -1, 1]),
-        (["x", "y", "x"], ["x", "y"], [0, 1, 0]),
-        (("x", "y", "x"), ["x", "y"], [0, 1, 0]),
+        ([2**24, 2**24 + 1, None, 0.1], [2.0**24, 2.0**24 + 1, NAN, 0.1], [0, 1, 2, 3]),
+        ([5, "5", None, 5.0, NAN, "5"], [5.0, "5", None, 5.0, None, "5"], [0, 1, 2, 0, 2, 1]),
+        (["x", "y", "x"], ["x", "y", "x"], [0, 1, 0]),
+        (("x", "y", "x"), ["x", "y", "x"], [0, 1, 0]),
         ([], [], []),
-        ([[1, 2], [2, 1]], [1.0, 2.0], [[0, 1], [1, 0]]),
+        ([[1, 2], [2, 1]], [[1.0, 2.0], [2.0, 1.0]], [[0, 1], [1, 0]]),
     ],
 )
-def test_values_and_codes(given: Any, values: list[Any], codes: Any) -> None:
+def test_values_and_codes(given: Any, read: Any, codes: Any) -> None:
+    """As it was given: missing is NaN among numbers, and None elsewhere."""
     found = label(given)
-    assert found.values.tolist() == values
-    assert found.codes.tolist() == codes
-    assert found.codes.dtype == np.int64
-    assert found.one_type is isinstance(given, np.ndarray)
-    kinds = {type(value) for value in values} or {float}
-    assert found.values.dtype.kind == ("O" if len(kinds) > 1 else "f" if kinds == {float} else "U")
-    # As it was given: missing is NaN among numbers, and None elsewhere.
-    numbers = found.values.dtype.kind == "f"
-    expected = [(np.nan if numbers else None) if code < 0 else values[code] for code in found.codes.ravel()]
-    np.testing.assert_array_equal(found.array().ravel(), np.array(expected, dtype=float if numbers else object))
-    assert found.array().dtype == (np.float64 if numbers else object)
+    assert (found.codes.tolist(), found.codes.dtype) == (codes, np.int64)
+    assert bool(found.holds) is isinstance(given, np.ndarray)
+    np.testing.assert_array_equal(found.array(), np.array(read, dtype=found.array().dtype))
+    texts = any(isinstance(value, str) for value in np.array(read, dtype=object).ravel())
+    assert found.array().dtype == (object if texts else np.float64)
     taken = found.taken(slice(1))
-    assert (taken.codes.tolist(), taken.one_type) == (codes[:1], found.one_type)
+    assert (taken.codes.tolist(), taken.holds) == (codes[:1], found.holds)
 
 
 STORES = Labels({"store": [1, 2, 7], "promo": ["no", "yes"]})

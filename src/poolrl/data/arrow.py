@@ -135,5 +135,5 @@ def _as_label(column: ir.Column, name: str) -> ir.Column:
 
 def _label(name: str, column: pa.ChunkedArray) -> LogLabel:
     if pa.types.is_floating(column.type):
-        return replace(LogLabel.of(name, column.to_numpy()), one_type=False)
+        return replace(LogLabel.of(name, column.to_numpy()), holds="")
     return LogLabel.of_texts(column)

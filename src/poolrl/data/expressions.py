@@ -26,7 +26,7 @@ COLUMNS_OF = ("state", "action", "next_state")  # names of the harmless columns 
 # Steps are collected as bits of 64-bit numbers, this many in each number.
 STEPS_PER_NUMBER = 30
 # The columns that are added to a table. A user's own column is hardly called so.
-CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
+CELL, SHARE = "poolrl_cell", "poolrl_share_{}"
 COORDINATE = "poolrl_coordinate"
 
 
@@ -75,20 +75,12 @@ def harmless(
 def cells_by_step(
     problem: Problem, rows: ir.Table, recordings: Sequence[Recording], evaluator: OnColumns
 ) -> list[ir.Value]:
-    """The expressions of `recorded_counts` on `harmless` rows; cases by step only where steps differ.
-
-    Columns of other coordinates may be missing from the rows. Their lower bounds are used instead.
-    """
-
-    def vector(name: str, otherwise: Sequence[Any]) -> list[Any]:
-        names = [f"{name}_{i}" for i in range(len(otherwise))]
-        return [rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)]
-
-    lows = [low.tolist() for low, _ in bounds(problem)]
-    row = [vector(name, low) for name, low in zip(COLUMNS_OF, lows, strict=True)]
-    row.append(vector("fine", [False] * recordings[0].inputs[3].shape[0]))
-    if evaluator.coordinates:
-        row = [part[:1] for part in row]
+    """The expressions of `recorded_counts` on `harmless` rows; cases by step only where steps differ."""
+    widths = [*(len(low) for low, _ in bounds(problem)), recordings[0].inputs[3].shape[0]]
+    row = [
+        [rows[f"{name}_{i}"] for i in range(1 if evaluator.coordinates else width)]
+        for name, width in zip((*COLUMNS_OF, "fine"), widths, strict=True)
+    ]
     try:
         known = {
             number: [column for part in evaluator(each, *row) for column in as_columns(part)]
@@ -143,20 +135,31 @@ def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None
     return joined.select(*kept, **{cell: joined[cell] * count + chosen[()]})
 
 
+def with_places(
+    rows: ir.Table,
+    columns: Mapping[str, str],
+    labels: Labels,
+    place: str,
+    facts: Mapping[str, Sequence[float]] | None = None,
+) -> ir.Table:
+    """The rows whose values were all declared, with their cell in a column `place`, and with the `facts` of a value."""
+    found = rows
+    for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
+        known: dict[str, list[Any]] = {f"{place}_value_{i}": _as_compared(values)}
+        known[f"{place}_{i}"] = list(range(len(values)))
+        declared = small_table(rows, known | {fact: [*numbers] for fact, numbers in (facts or {}).items()})
+        found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
+        at = found[f"{place}_{i}"].cast("int64")
+        found = found.mutate(**{place: found[place] * len(values) + at if i else at})
+    return found
+
+
 def with_label_cells(
     rows: ir.Table, columns: Mapping[str, str], problem: Problem, *, by_coordinate: bool = False
 ) -> ir.Table:
     """The rows whose labels were all declared, with their cell, and its share of the bound for what a row shows."""
-    labels, found = problem.labels, rows
-    cell: Any = None
-    for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
-        places = {f"poolrl_value_{i}": _as_compared(values), PLACE.format(i): list(range(len(values)))}
-        declared = small_table(rows, places)
-        found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
-    for i, size in enumerate(labels.shape):
-        place = found[PLACE.format(i)].cast("int64")
-        cell = cell * size + place if i else place
-    found = found.mutate(**{CELL: cell})
+    labels = problem.labels
+    found = with_places(rows, columns, labels, CELL)
     if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
         shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
         place, by_place = found[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
@@ -167,17 +170,6 @@ def with_label_cells(
         bound = small_table(rows, by_place)
         found = found.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
     return found
-
-
-def with_coordinates(
-    rows: ir.Table, column: str, coordinates: Labels, facts: Mapping[str, Sequence[float]]
-) -> ir.Table:
-    """The rows whose coordinate was declared, with its place, and with the `facts` of each coordinate."""
-    (values,) = coordinates.values
-    places = {"poolrl_coordinate_value": _as_compared(values), "poolrl_coordinate_place": list(range(len(values)))}
-    declared = small_table(rows, {**places, **{name: list(numbers) for name, numbers in facts.items()}})
-    found = rows.inner_join(declared, comparable(rows[column], coordinates, "") == declared[0])
-    return found.mutate(**{COORDINATE: found["poolrl_coordinate_place"].cast("int64")})
 
 
 def _as_compared(values: Sequence[LabelValue]) -> list[Any]:

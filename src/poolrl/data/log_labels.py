@@ -10,23 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.data.cells import NOWHERE
 from poolrl.problems.labels import Labels, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = -1
 _SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
 
 
 @dataclass(frozen=True)
 class LogLabel:
-    """Distinct values (numbers or text), and codes (n,) or (n, H) that say which value stands where; −1 is missing."""
+    """Distinct entries (numbers or text; NaN or None if one is missing), and codes (n,) or (n, H): which is where."""
 
     values: NDArray[Any]
     codes: IntArray
-    one_type: bool = False  # by the array's own type, whatever its entries are
-    is_spelt: bool = False  # by a column of text, in which numbers are text too
+    holds: str = ""  # "numbers" or "text" by an array's own type; "spelt" in a column of text, where numbers are text
 
     @classmethod
     def of(cls, name: str, given: ArrayLike) -> LogLabel:
@@ -35,39 +34,27 @@ class LogLabel:
             array = np.array(given, dtype=object) if isinstance(given, list | tuple) else np.asarray(given)
         except ValueError:
             raise ValueError(_SHAPE.format(name)) from None
-        if array.dtype.kind == "U":
-            return cls._coded(array, np.ones(array.shape, dtype=bool))
-        if array.dtype.kind in "biuf":
-            with np.errstate(over="ignore"):
-                numbers = array.astype(np.float64)
-            return cls._coded(numbers, np.isfinite(numbers))
-        if array.dtype.kind != "O":
+        if array.dtype.kind not in "UbiufO":
             raise ValueError(f"label {name!r} must hold numbers or text")
-        places: dict[tuple[bool, str | float], int] = {}
-        codes = np.full(array.size, MISSING, dtype=np.int64)
-        for i, value in enumerate(array.ravel()):
-            plain = value if isinstance(value, str) else number_of(value)
-            if plain == plain:
-                # Text and numbers never meet: "7" is not 7.
-                codes[i] = places.setdefault((isinstance(plain, str), plain), len(places))
-        texts = {is_text for is_text, _ in places}
-        kind = np.float64 if True not in texts else object if False in texts else str
-        return cls(np.array([value for _, value in places], dtype=kind), codes.reshape(array.shape))
+        if array.dtype.kind == "O":
+            # Text and numbers never meet: "7" is not 7.
+            places: dict[str | float, int] = {}
+            entries = (value if isinstance(value, str) else number_of(value) for value in array.ravel())
+            codes = np.array([places.setdefault(entry, len(places)) for entry in entries], dtype=np.int64)
+            return cls(np.array([*places], dtype=object), codes.reshape(array.shape))
+        if array.dtype.kind != "U":
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float64)
+            array = np.where(np.isfinite(array), array, np.nan)
+        values, codes = np.unique(array, return_inverse=True)
+        return cls(values, codes.reshape(array.shape), "text" if array.dtype.kind == "U" else "numbers")
 
     @classmethod
     def of_texts(cls, column: pa.ChunkedArray) -> LogLabel:
         """From a column of text, as a file has it: each entry is read as the number that it spells, or as text."""
-        coded = column.combine_chunks().dictionary_encode()
+        coded = column.combine_chunks().dictionary_encode("encode")
         # As objects, because in an array of texts one long text makes all of them as long.
-        values, codes = np.array(coded.dictionary.to_pylist(), dtype=object), coded.indices.fill_null(MISSING)
-        return cls(values, np.asarray(codes, dtype=np.int64), is_spelt=True)
-
-    @classmethod
-    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_]) -> LogLabel:
-        values, codes = np.unique(array[there], return_inverse=True)
-        every = np.full(array.shape, MISSING, dtype=np.int64)
-        every[there] = codes
-        return cls(values, every, one_type=True)
+        return cls(np.array(coded.dictionary.to_pylist(), dtype=object), np.asarray(coded.indices, np.int64), "spelt")
 
     def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
         """Of some trajectories only."""
@@ -75,21 +62,23 @@ class LogLabel:
 
     def array(self) -> NDArray[Any]:
         """As it was given: numbers with NaN where one is missing, or text with None."""
-        missing, kind = (np.nan, np.float64) if self.values.dtype.kind == "f" else (None, object)
-        return np.append(self.values.astype(kind), np.array([missing], dtype=kind))[self.codes]
+        values = self.values.tolist()
+        if any(isinstance(value, str) for value in values):
+            return np.array([value if value == value else None for value in values], dtype=object)[self.codes]
+        return np.array(values, dtype=np.float64)[self.codes]
 
     def places(self, labels: Labels, name: str) -> IntArray:
         """The place of each entry among the declared values, −1 where it is not declared."""
-        declared = "text" if isinstance(labels.values[labels.names.index(name)][0], str) else "numbers"
-        if self.one_type and declared != ("text" if self.values.dtype.kind == "U" else "numbers"):
-            raise ValueError(f"label {name!r} must hold {declared}, as declared")
-        if self.is_spelt and declared == "text":
-            place_of = {value: place for place, value in enumerate(labels.values[labels.names.index(name)])}
-            known = np.array([place_of.get(text, MISSING) for text in self.values], dtype=np.int64)
-        else:
-            values = numbers_spelt(self.values) if self.is_spelt else self.values.astype(object)
-            known = labels.places(name, values) if len(values) else np.empty(0, dtype=np.int64)
-        return np.append(known, MISSING)[self.codes]
+        declared, values = labels.values[labels.names.index(name)], self.values
+        kind = "text" if isinstance(declared[0], str) else "numbers"
+        if self.holds not in ("", "spelt", kind):
+            raise ValueError(f"label {name!r} must hold {kind}, as declared")
+        if self.holds == "spelt" and kind == "numbers":
+            values = numbers_spelt(values)
+        # As doubles, in which a column has numbers.
+        place_of = {value if isinstance(value, str) else float(value): i for i, value in enumerate(declared)}
+        known = np.array([place_of.get(value, NOWHERE) for value in values.tolist()], dtype=np.int64)
+        return known[self.codes]
 
 
 def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, LogLabel]:
@@ -109,7 +98,7 @@ def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, in
     for name, size in zip(labels.names, labels.shape, strict=True):
         place = given[name].places(labels, name)
         place = place if place.ndim == 2 else place[:, None]
-        cell = np.where((cell < 0) | (place < 0), MISSING, cell * size + place)
+        cell = np.where((cell < 0) | (place < 0), NOWHERE, cell * size + place)
     return cell
 
 

@@ -67,6 +67,14 @@ class OnColumns:
         # Expressions made before from the same parts. Formulas repeat themselves at every step.
         self._known: dict[Any, Any] = {}
 
+    @property
+    def facts(self) -> dict[str, list[float]]:
+        """What must be joined with the rows: nothing, where each coordinate has a column."""
+        return {}
+
+    def read_from(self, rows: ir.Table) -> None:
+        """From now on facts are columns of these rows."""
+
     def __call__(self, recording: Recording, *vectors: Sequence[Any] | NDArray[Any]) -> list[NDArray[Any]]:
         """The entries of each answer."""
         found = recording.evaluated([_entries(vector) for vector in vectors], self._applied)
@@ -134,11 +142,11 @@ class OnOneColumn(OnColumns):
 
     @property
     def facts(self) -> dict[str, list[float]]:
-        """What is joined with the rows: a column for each array of numbers that differ by coordinate."""
+        """A column for each array of numbers that differ by coordinate."""
         return {FACT.format(i): array.astype(np.float64).tolist() for i, array in enumerate(self._numbers.values())}
 
     def read_from(self, rows: ir.Table) -> None:
-        """From now on numbers are columns of these rows."""
+        """From now on facts are columns of these rows."""
         # Each is made once, because expressions are recognised by their parts. Engines know no number as a condition.
         self._columns = {
             key: rows[name] != 0.0 if array.dtype.kind == "b" else rows[name]

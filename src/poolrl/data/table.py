@@ -46,7 +46,7 @@ from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import Labels, LabelValue
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import OutcomeProblem, Problem
 
 
 class Table(Log):
@@ -164,7 +164,8 @@ class Table(Log):
         """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
         if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
             return self
-        rows = expressions.with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
+        columns = {"": self.columns.coordinate}
+        rows = expressions.with_places(self.rows, columns, self._coordinates, COORDINATE, facts)
         return self.with_rows(rows, _is_placed=True)
 
     def with_rows(self, rows: ir.Table, **more: bool) -> Self:
@@ -287,34 +288,26 @@ class Table(Log):
 
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
-        relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
+        relative = is_relative(self, problem)
         dropped = self.dropped(problem.horizon)
         recordings = recorded_cells(problem, formula, bins, relative=relative, clip=self.clip)
         checks = multiples_of(problem, divided=relative, clip=self.clip)
-        if self.facts.has_coordinates:
-            one = OnOneColumn(problem.outcome_dim, [*checks, *recordings])
-            labelled = self.placed(one.facts)._labelled(problem)
-            one.read_from(labelled.rows)
-            # The facts travel with the rows, because the formulas of cells use them too.
-            numbers = labelled._numbers(problem, checks, one) | {name: labelled.rows[name] for name in one.facts}
-            rows = labelled._rows(problem, numbers)
-            one.read_from(rows)
-            (cell,) = expressions.cells_by_step(problem, rows, recordings, one)
-            return [self._kept(rows, cell, dropped)]
-        labelled, counts = self._labelled(problem), []
-        numbers = labelled._numbers(problem, checks, OnColumns())
-        # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
-        for coordinate in range(problem.outcome_dim):
-            rows = labelled._rows(problem, numbers, coordinate if separable else None)
-            cell = expressions.cells_by_step(problem, rows, recordings, OnColumns())[coordinate]
-            counts.append(self._kept(rows, cell, dropped))
-        return counts
+        one = OnOneColumn(problem.outcome_dim, [*checks, *recordings]) if self.facts.has_coordinates else OnColumns()
+        labelled = self.placed(one.facts)._labelled(problem)
+        one.read_from(labelled.rows)
+        # The facts travel with the rows, because the formulas of cells use them too.
+        numbers = labelled._numbers(problem, checks, one) | {name: labelled.rows[name] for name in one.facts}
+        rows = labelled._rows(problem, numbers)
+        one.read_from(rows)
+        # A scan for each, of its own columns if it needs no others, is faster than one that multiplies rows.
+        return [self._kept(rows, c, dropped) for c in expressions.cells_by_step(problem, rows, recordings, one)]
 
     def _kept(self, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
         """The rows with their cells, without those of dropped trajectories."""
         groups = [*(name for name in ("label", "step", "coordinate") if name in rows.columns), "cell"]
         # Cells come before the join, which then moves one column. Small numbers make small tables of groups.
-        kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._life)
+        cells = rows.mutate(cell=cell.cast("int32").fill_null(NOWHERE)).select(*self._keys, *groups)
+        kept = cells.anti_join(dropped, self._life)
         if self.facts.has_coordinates and self.facts.labels_public:
             steps = self._label_of_steps(rows)
             kept = kept.anti_join(steps.filter(steps.label != steps.last), [*self._keys, "step"])
@@ -363,13 +356,10 @@ class Table(Log):
         named, parts = self.columns.labels, self.facts.has_coordinates
         return self.with_rows(expressions.with_label_cells(self.rows, named, problem, by_coordinate=parts))
 
-    def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
-        """Keys, step and harmless numbers of every row; `only` one coordinate of them, if given."""
-        if only is not None:
-            numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
-        if problem.labels:
-            numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
-        return self.rows_of_steps(problem.horizon, **numbers)
+    def _rows(self, problem: Problem, numbers: dict[str, ir.Column]) -> ir.Table:
+        """Keys, step and harmless numbers of every row."""
+        label = {"label": self.rows[CELL].cast("int32")} if problem.labels else {}
+        return self.rows_of_steps(problem.horizon, **numbers, **label)
 
 
 def _table_of(rows: Any, columns: Columns) -> ir.Table:

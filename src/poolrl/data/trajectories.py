@@ -302,8 +302,10 @@ class ArrayRows(Generic[AnyProblem]):
             return row, None, usable
         fine, multiples = self._divided
         usable = fine(*row, divisor) if usable is None else fine(*row, divisor) & usable
-        unit = np.where(usable, divisor, np.nan)
-        return multiples(*row, unit), unit, usable
+        # A formula sees a possible row, whatever cannot be used.
+        unit, bounds = np.where(usable, divisor, 1.0), row_rules.bounds(problem)
+        possible = [np.where(usable, part, low) for part, (low, _) in zip(row, bounds, strict=True)]
+        return multiples(*possible, unit), unit, usable
 
     @cached_property
     def _divided(self) -> tuple[Recording, Recording]:
@@ -346,11 +348,10 @@ class ArrayRows(Generic[AnyProblem]):
                 place += self.cells[block, steps].reshape(-1, 1) * (coordinates * size)
             return place if certain else np.where(cell == NOWHERE, trees * size, place)
 
-        recordings = self._recordings(formula, bins)
-        certain = len(recordings[0].inputs) == len(self.parts) and sees_everything(problem)
+        certain = self._all_usable and sees_everything(problem)
         # A count of many label cells needs many rows, or most of the time would go into empty cells.
         numbers = max(BLOCK_NUMBERS, trees * size)
-        counted = self._tallied(places, recordings, trees * size, numbers=numbers)
+        counted = self._tallied(places, self._recordings(formula, bins), trees * size, numbers=numbers)
         by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
@@ -391,10 +392,17 @@ class ArrayRows(Generic[AnyProblem]):
         return counted
 
     def _recordings(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> list[Recording]:
-        relative = self.scale is not None or row_rules.has_own_bounds(self.problem)
         # Rows that are not relative were judged by `broken_rule`.
-        usable = not relative and self.cells is None
-        return recorded_cells(self.problem, formula, bins, relative=relative, judged=True, all_usable=usable)
+        rows = {"relative": self._relative, "judged": True, "all_usable": self._all_usable}
+        return recorded_cells(self.problem, formula, bins, **rows)
+
+    @property
+    def _relative(self) -> bool:
+        return self.scale is not None or row_rules.has_own_bounds(self.problem)
+
+    @property
+    def _all_usable(self) -> bool:
+        return not self._relative and self.cells is None
 
     def _cells_of(self, recording: Recording, steps: slice, block: slice) -> IntArray:
         """The cells of a formula."""
