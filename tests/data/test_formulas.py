@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, check_problem
-from poolrl.data.on_columns import OnColumns, as_columns
+from poolrl.data.expressions import OnColumns, as_columns
 from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol, record_steps
 from tests.helpers.broken_problems import a_log
 

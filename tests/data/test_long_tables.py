@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from poolrl import LostSales, Pool, Table, Trajectories
 from poolrl.checks import FloatArray
+from poolrl.data.expressions import OnOneColumn
 from poolrl.data.log import Columns
-from poolrl.data.on_columns import OnOneColumn
 from poolrl.data.periods import sketch_of
 from poolrl.data.sources.opening import open_source
 from poolrl.data.trace import Recording

@@ -15,8 +15,7 @@ import pytest
 
 from poolrl import Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
-from poolrl.data.expressions import count_steps, harmless
-from poolrl.data.on_columns import OnColumns
+from poolrl.data.expressions import OnColumns, count_steps, harmless
 from poolrl.data.row_rules import LARGEST_NUMBER, multiples_of
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY

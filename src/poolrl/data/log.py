@@ -36,6 +36,7 @@ class LogFacts:
     step_labels: tuple[str, ...]  # those labels that may change from step to step
     labels_public: bool  # whether neighbours keep their labels: it is public which rows have which labels
     has_coordinates: bool = False  # whether each row shows one coordinate only
+    refuses_rows: bool = False  # that are missing or impossible. A table leaves them out, and must not tell
 
     def __post_init__(self) -> None:
         """Refuse declarations about units, a scale or labels that are not there."""
@@ -74,9 +75,10 @@ class Log(ABC):
         return self.units * self.facts.max_per_unit
 
     @property
-    @abstractmethod
     def is_full(self) -> bool:
-        """Whether public facts promise a possible row in every slot and step."""
+        """Whether public facts promise a possible row in every slot and step. No scale or label does."""
+        facts = self.facts
+        return facts.refuses_rows and facts.max_per_unit == 1 and not (facts.has_scale or facts.label_names)
 
     @abstractmethod
     def check(self, problem: Problem) -> None:

@@ -36,10 +36,18 @@ from poolrl.data.cells import (
     sides,
     unit_cells,
 )
-from poolrl.data.expressions import CELL, COORDINATE, SHARE, comparable, count_steps, small_table
+from poolrl.data.expressions import (
+    CELL,
+    COORDINATE,
+    SHARE,
+    OnColumns,
+    OnOneColumn,
+    comparable,
+    count_steps,
+    small_table,
+)
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
-from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, multiples_of, recorded_counts, widths
 from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes, in_memory
 from poolrl.data.trace import Recording
@@ -109,11 +117,6 @@ class Table(Log):
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
-
-    @property
-    def is_full(self) -> bool:
-        """Never: a row may be missing or impossible, and the release must not reveal whether one is."""
-        return False
 
     def check(self, problem: Problem) -> None:
         """Refuse columns that do not fit the problem. Their content is not looked at."""

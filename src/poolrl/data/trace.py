@@ -2,7 +2,7 @@
 
 Each formula, in NumPy, is called with a symbol in the place of a row, and its work is written down. It never sees a
 log. So the observation of a row cannot depend on other rows, on how many there are, or on their order. Recordings are
-evaluated on arrays here, and on a table's columns in `data/on_columns.py`.
+evaluated on arrays here, and on a table's columns in `data/expressions.py`.
 """
 
 from __future__ import annotations

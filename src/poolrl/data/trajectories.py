@@ -105,6 +105,7 @@ class Trajectories(Log):
             label_names=tuple(known),
             step_labels=tuple(name for name, label in known.items() if label.codes.ndim == 2),
             labels_public=bool(labels_public),
+            refuses_rows=True,
         )
         super().__init__(facts)
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
@@ -135,11 +136,6 @@ class Trajectories(Log):
     def labels(self) -> dict[str, NDArray[Any]]:
         """The values of each label, (n,) or (n, H)."""
         return {name: label.array() for name, label in self._labels.items()}
-
-    @property
-    def is_full(self) -> bool:
-        """True for c = 1 without scale and labels, since rows whose scale or label cannot be used are not refused."""
-        return self.facts.max_per_unit == 1 and not self.facts.has_scale and not self.facts.label_names
 
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts. Rows that are multiples of a scale are not."""

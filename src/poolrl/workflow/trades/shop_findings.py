@@ -10,8 +10,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from poolrl.data import row_rules
-from poolrl.data.expressions import finite
-from poolrl.data.on_columns import OnColumns
+from poolrl.data.expressions import OnColumns, finite
 from poolrl.data.row_rules import SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
