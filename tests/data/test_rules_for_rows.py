@@ -22,8 +22,8 @@ from poolrl.data.row_rules import (
     fit_rules,
     fits_in_any_unit,
     moved_inside,
+    multiples_of,
     possible,
-    usable_amount,
     usable_divisor,
     within,
 )
@@ -271,7 +271,14 @@ def test_which_amounts_and_scales_can_be_used() -> None:
     scales = np.array([1e-50, np.nextafter(1e-50, 0), 1.0, 1e50, np.nextafter(1e50, inf), 0.0, -1.0, inf, -inf, nan])
     assert usable_divisor(scales).tolist() == [True, False, True, True, False, False, False, False, False, False]
     amounts = np.array([1e100, np.nextafter(1e100, inf), -1e100, np.nextafter(-1e100, -inf), 0.0, inf, -inf, nan])
-    assert usable_amount(amounts).tolist() == [True, False, True, False, True, False, False, False]
+    held = [True, False, True, False, True, False, False, False]
+    fine, _ = multiples_of(LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=8.0), divided=True)
+    for part in range(3):
+        row = [np.ones((8, 1)) for _ in range(4)]
+        row[part] = amounts[:, None]
+        assert fine(*row).ravel().tolist() == held
+    ones = np.ones((10, 1))
+    np.testing.assert_array_equal(fine(ones, ones, ones, scales[:, None]).ravel(), usable_divisor(scales))
 
 
 def test_bins_by_hand() -> None:
