@@ -14,6 +14,7 @@ from poolrl.audit.attack import (
     best_threshold,
     discreteness,
     exceeds,
+    joint_discreteness,
     rate_limit,
     releases_needed,
     roc,
@@ -21,6 +22,7 @@ from poolrl.audit.attack import (
 )
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.privacy import zcdp
+from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.noisy import discrete
 
 
@@ -55,18 +57,45 @@ def test_bounds_approach_the_truth() -> None:
 
 
 def test_the_score_is_the_likelihood_ratio() -> None:
-    rng = np.random.default_rng(2)
-    first, second, sigma = rng.integers(0, 5, 7), rng.integers(0, 5, 7), 1.7
-    rows = rng.integers(-5, 10, (20, 7)).astype(np.int32)
-    by_hand = ((rows - first) ** 2 - (rows - second) ** 2).sum(axis=1) / (2 * sigma**2)
-    assert stated_score(rows, first, second, sigma**2) == pytest.approx(by_hand)
+    """Against the sum of the logarithms of normal densities."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 9, (2, 6))
+    variances = np.array([4.0, 4.0, 4.0, 900.0, 900.0, 900.0])
+    rows = rng.integers(-40, 60, (20, 6)).astype(np.int32)
+    logs = [stats.norm.logpdf(rows, mean, np.sqrt(variances)).sum(axis=1) for mean in (first, second)]
+    assert stated_score(rows, first, second, variances) == pytest.approx(logs[1] - logs[0])
 
 
-def test_discrete_noise_tells_a_little_more_than_a_gaussian() -> None:
-    """One count that moves by one under σ² = 1/4, by hand: the best threshold lies between 0 and 1."""
-    weights = np.exp(-2.0 * np.arange(-30, 31) ** 2)
-    above = weights[31:].sum() / weights.sum()  # P(X ≥ 1)
-    assert discreteness(np.array([0, 1, 0]), 0.25) == pytest.approx(-2 * stats.norm.ppf(above) - 2.0)
+def test_discreteness_of_two_variances() -> None:
+    """Against every pair of values of two numbers: no test does better than the limit."""
+    (one, p), (other, q) = discrete_gaussian(math.sqrt(0.25)), discrete_gaussian(math.sqrt(3.0))
+    score = (one[:, None] / 0.25 + 2 * other / 3.0).ravel()
+    weight, shift = np.outer(p, q).ravel(), 1 / 0.25 + 4 / 3.0
+    best = 0.0
+    for threshold in np.unique(np.round(score, 9)) + 1e-6:
+        alpha, beta = weight[score > threshold].sum(), weight[score + shift <= threshold].sum()
+        if min(alpha, beta) > 1e-7:
+            best = max(best, -stats.norm.ppf(alpha) - stats.norm.ppf(beta) - math.sqrt(shift))
+    limit = joint_discreteness(np.array([1, -2]), np.array([0.25, 3.0]))
+    assert 0.05 < best <= limit
+    # √Σ (μᵢ + aᵢ)² − √Σ μᵢ² ≤ Σ aᵢ, and for one variance it is a.
+    alone = discreteness(np.array([1]), 0.25), discreteness(np.array([2]), 3.0)
+    assert limit <= sum(alone)
+    assert joint_discreteness(np.array([1]), np.array([0.25])) == pytest.approx(alone[0])
+
+
+@pytest.mark.parametrize(("moved", "variance"), [([0, 1, 0], 0.25), ([6], 9.0)])
+def test_discrete_noise_tells_a_little_more_than_a_gaussian(moved: list[int], variance: float) -> None:
+    """A number that moves by s, by hand: α = P(X > t) and β = P(X + s ≤ t). The unit of the number plays no part."""
+    shift, weights = max(moved), np.exp(-(np.arange(-40, 41) ** 2) / (2 * variance))
+    below = np.cumsum(weights) / weights.sum()
+    alpha, beta = 1 - below[shift:], below[:-shift]
+    kept = (alpha > 1e-7) & (beta > 1e-7)
+    by_hand = (-stats.norm.ppf(alpha[kept]) - stats.norm.ppf(beta[kept])).max() - shift / math.sqrt(variance)
+    assert discreteness(np.array(moved), variance) == pytest.approx(by_hand)
+
+
+def test_discreteness_matters_for_little_noise_only() -> None:
     assert discreteness(np.array([1]), 0.25) > 0.1
     assert abs(discreteness(np.array([3, -3, 3, -3]), 360.0)) < 1e-4
 

@@ -68,9 +68,6 @@ def test_all_that_a_fit_shows_is_the_same_to_the_byte_if_its_tables_are(
 class WithoutNoiseOnce(Frozen):
     """A planted bug: what is unobserved is released as it is."""
 
-    def begin(self) -> WithoutNoiseOnce:
-        return WithoutNoiseOnce()
-
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         return counts.copy() if counts.ndim == 2 else super().add(counts, variance)
 

@@ -199,8 +199,7 @@ def _panel(axes: Axes, finding: AuditFinding) -> None:
     bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
     title = f"{finding.case.name}, {finding.noise} noise\n{finding.verdict}{bound}"
     axes.set_title(title, loc="left", color=INK, fontsize=11)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 @dataclass(frozen=True)
@@ -277,9 +276,9 @@ class Errors:
 
     def limits(self, confidence: float) -> tuple[float, float]:
         """Upper limits of both error rates, α and β, that hold together."""
-        counted = (self.false_positives, self.negatives), (self.false_negatives, self.positives)
-        alpha, beta = (rate_limit(errors, trials, (1 - confidence) / 2) for errors, trials in counted)
-        return alpha, beta
+        failure = (1 - confidence) / 2
+        alpha = rate_limit(self.false_positives, self.negatives, failure)
+        return alpha, rate_limit(self.false_negatives, self.positives, failure)
 
     def mu(self, confidence: float) -> float:
         """μ ≥ Φ⁻¹(1 − α) − Φ⁻¹(β): no test on a μ-GDP release has smaller errors."""

@@ -1,8 +1,7 @@
 """The faults of a release that need no statistics: what it pays for, what is public, and how its noise is made.
 
-Two neighbours are released without noise, so that everything a release reveals of them can be compared exactly. Some
-faults of noise no statistics can see. A key of 40 bits makes words that look uniform, and an attacker can try all such
-keys. A variance of 20 for 20.5 takes a million releases to see. So the audit gives the sampler a known key, in a
+Some faults of noise no statistics can see. A key of 40 bits makes words that look uniform, and an attacker can try all
+such keys. A variance of 20 for 20.5 takes a million releases to see. So the audit gives the sampler a known key, in a
 process of its own, and computes by other means what it must draw.
 """
 
@@ -12,7 +11,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -95,7 +94,7 @@ def moved_share(first: Revealed, second: Revealed) -> float:
 
 def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
     """An engine counts what arrays count, and nothing without noise differs, also for a neighbour that owns less."""
-    faults, counted = [], {}
+    faults, counted = list[str](), {}
     for engine in ("arrays", "table"):
         with case.logs(engine) as logs, case.poorer(engine) as poorer:
             counted[engine] = [exact_counts(prepared, log) for log in (*logs, poorer) if log is not None]
@@ -104,7 +103,7 @@ def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
         for mechanism in range(len(array.public["guarantee"].mechanisms)):
             here, there = (counts.numbers[counts.mechanism_of == mechanism] for counts in (array, table))
             if not np.array_equal(here, there[: here.size]):
-                faults.append("a table in an engine gives other counts than the same arrays")
+                faults = ["a table in an engine gives other counts than the same arrays"]
     if any(other.public != logs[0].public for logs in counted.values() for other in logs[1:]):
         faults.append(DIFFER)
     return faults
@@ -140,13 +139,12 @@ def _paid_faults(
 def _digests(case: AuditCase, noise: str) -> list[bytes]:
     """Two releases in this process, and one in each of two forks, which inherit the state of these releases."""
     prepared = case.prepared(1.0)
+
+    def digest() -> bytes:
+        return sha256(revealed(prepared, prepared.release(log, NOISE[noise](0))).numbers.tobytes()).digest()
+
     # No engine's threads live on in a fork, and the noise is the same.
     with case.logs("arrays") as (log, _):
-
-        def digest() -> bytes:
-            numbers = revealed(prepared, prepared.release(log, NOISE[noise](0))).numbers
-            return sha256(numbers.tobytes()).digest()
-
         digests = [digest(), digest(), in_child(digest), in_child(digest)]
     if not all(digests):
         raise RuntimeError("a forked process could not release")
@@ -233,15 +231,13 @@ class Exact:
         return counts.copy()
 
 
-@dataclass
 class Frozen:
     """Tables that do not depend on the counts. A policy learned from them must not depend on the log either."""
 
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-
     def begin(self) -> Frozen:
         """From the beginning."""
-        return Frozen()
+        self.rng = np.random.default_rng(0)
+        return self
 
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         """Numbers that do not depend on the counts."""

@@ -235,14 +235,14 @@ def _wrong_variance(sums: Sums, parts: list[Part], luck: float) -> bool:
 def _linked(names: tuple[str, ...], sums: Sums, _: list[Part], luck: float) -> bool:
     """Whether two numbers go together, or all that are a lag apart, where few releases show what they share."""
     for name in [name for name in names if name in sums]:
-        rows, places = sums[name]["rows"], sums[name]["places"]
-        lags, numbers = sums[name]["lags"], places.shape[1]
+        rows, lags, places, apart = (sums[name][part] for part in ("rows", "lags", "places", "apart"))
+        numbers = places.shape[1]
         lag = np.arange(1 - numbers, numbers)
         if name == "release":
             # A number goes with itself.
             lags, places = lags * (lag != 0), np.triu(places, 1) if places.ndim == 3 else 0 * places
         draws = rows * (numbers - np.abs(lag)), np.array(rows), np.array(rows)
-        for total, many in zip((lags, places, sums[name]["apart"]), draws, strict=True):
+        for total, many in zip((lags, places, apart), draws, strict=True):
             if (np.abs(total) > largest_sum(many, luck / 6 / total.size)).any():
                 return True
     return False

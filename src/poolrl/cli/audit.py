@@ -94,9 +94,9 @@ def audit(
     console = Console(quiet=json)
     attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
     found: list[AuditFinding] = []
+    how: dict[str, Any] = {"rho": budget, "releases": many, "noise": noise, "workers": processes}
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("releases", total=len(cases) * many)
-        how: dict[str, Any] = {"rho": budget, "releases": many, "noise": noise, "workers": processes}
         for case in cases:
             bars.update(task, description=case.name)
             if not console.is_terminal:
@@ -216,12 +216,11 @@ def _audit_table(found: list[AuditFinding]) -> RichTable:
 
 
 def _audit_facts(finding: AuditFinding) -> dict[str, Any]:
-    case = finding.case
     facts = {
-        "case": case.name,
-        "learner": case.learner,
-        "engine": case.engine,
-        "trajectories_per_unit": case.per_unit or 1,
+        "case": finding.case.name,
+        "learner": finding.case.learner,
+        "engine": finding.case.engine,
+        "trajectories_per_unit": finding.case.per_unit or 1,
         "noise": finding.noise,
         "releases": finding.releases,
         "end_to_end_releases": finding.end_to_end,

@@ -1,8 +1,7 @@
 """Accounts: the sums of a ledger's entries, the rules that every entry keeps, and what one unit loses to all of them.
 
-Units. Budgets add up for one type of unit only. A release that protects one week with ρ says less about a shop of k
-weeks: k weeks replaced one after another cost k² ρ (group privacy, Bun and Steinke 2016, Proposition 1.9). So every
-spend says whom it protects, and sums convert it.
+Units. Budgets add up for one type of unit only. So every spend says whom it protects, and sums convert it
+(docs/privacy.md, lemma 17).
 
     released for        counted for      costs
     a unit              the same         ρ
@@ -10,15 +9,10 @@ spend says whom it protects, and sums convert it.
     a unit              a trajectory     4 ρ, under the same declaration: it may leave one unit and join another
     anything else                        not known: refused
 
-Periods. Releases that read different weeks cost one week only once. A release may read the trajectories of one period
-alone, by a public column. A trajectory lies at one place of that column, and neighbours keep their places. So it is in
-those releases only whose periods hold its place. If its scale has memory, m later trajectories change with it, wherever
-they lie. With v its place, and e the place of the m others, it loses at most
+Periods. A trajectory is in those releases only whose periods hold its place v. If its scale has memory, m later
+trajectories at a place e change with it. It loses at most (docs/privacy.md, lemma 20)
 
     max over v   Σ over scales  max over e   Σ over releases r   ρ_r ((1[v in r] + m 1[e in r]) / (1 + m))²
-
-because each release pays for 1 + m trajectories (docs/privacy.md, lemma 20). Disjoint periods of one scale cost the
-largest of their ρ, with or without memory.
 """
 
 from __future__ import annotations
@@ -158,13 +152,13 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
     """The loss of each type of unit among these spends to all of them; refuses spends that cannot be converted."""
     counted = [spend for spend in spends if spend.stage != "void"]
     owned: Owned = {}
-    for unit in (spend.unit for spend in counted):
+    kinds: dict[tuple[object, ...], list[Spend]] = {}
+    for spend in counted:
+        unit = spend.unit
         if unit.column is not None and unit.owns_at_most is not None:
             place = unit.column, unit.trajectory
             owned[place] = max(unit.owns_at_most, owned.get(place, 0))
-    kinds: dict[tuple[object, ...], list[Spend]] = {}
-    for spend in counted:
-        kinds.setdefault(spend.unit.kind, []).append(spend)
+        kinds.setdefault(unit.kind, []).append(spend)
     sums = {alike[-1].unit: Fraction(0) for alike in kinds.values()}
     for unit in sums:
         for alike in kinds.values():
@@ -217,13 +211,12 @@ def _lost_on_one_axis(spends: list[tuple[Spend, Period]]) -> Fraction:
     lost = [Fraction(0)] * (len(places) + 1)  # the last place is in no period
     for (memory, _), spans in scales.items():
         held = _held_at(spans, len(lost))
-        furthest = memory**2 * max(held)
         for v, own in enumerate(held):
-            both = []
+            others = [Fraction(0)]
             if memory:
                 with_v = _held_at([span for span in spans if span[1] <= v < span[2]], len(lost))
-                both = [memory**2 * other + 2 * memory * shared for other, shared in zip(held, with_v, strict=True)]
-            lost[v] += (own + max([furthest, *both])) / (1 + memory) ** 2
+                others = [memory**2 * other + 2 * memory * both for other, both in zip(held, with_v, strict=True)]
+            lost[v] += (own + max(others)) / (1 + memory) ** 2
     return max(lost)
 
 

@@ -66,7 +66,10 @@ class Chain:
         rows = self._file.execute(
             "SELECT number, kind, time, account, rho, refers, note, seal FROM entries ORDER BY number"
         )
-        return [_entry(row) for row in rows]
+        return [
+            Entry(number, kind, time, account, None if rho is None else written(rho), refers, json.loads(note), seal)
+            for number, kind, time, account, rho, refers, note, seal in rows
+        ]
 
     def append(
         self, kind: str, account: str, *, rho: Fraction | None = None, refers: int | None = None, note: Any = None
@@ -220,8 +223,3 @@ def _read_key(path: Path) -> bytes:
     if len(key) != 32:
         raise ValueError(f"{path} is not the key of a ledger")
     return key
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    number, kind, time, account, rho, refers, note, seal = row
-    return Entry(number, kind, time, account, None if rho is None else written(rho), refers, json.loads(note), seal)

@@ -46,9 +46,6 @@ class Sketch:
     Trajectories may be equal by chance: a week in which nothing was sold looks the same everywhere. The share of a
     log's trajectories that it has more than once says how likely that is (Good 1953). Only a larger share is an
     overlap. Where all trajectories are equal by chance, a hash of the whole log still recognises the very same rows.
-
-    A sketch is encrypted under the ledger's key, and always has the same size. Without the key the ledger reveals
-    nothing of the rows. With the key, a person who guesses all numbers of a trajectory can confirm the guess.
     """
 
     whole: bytes
@@ -95,8 +92,7 @@ class Ledger:
     """The accounts of one owner, in a sealed chain of entries.
 
     An account belongs to a data set by the name that its owner gave it, in its `normal_name`. So a corrected or longer
-    log is charged to the same budget. The log itself is not stored, only a sealed sketch of it (`Sketch`). By it most
-    of the same rows are recognised under another name.
+    log is charged to the same budget. By a sealed `Sketch`, most of the same rows are recognised under another name.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
@@ -137,13 +133,11 @@ class Ledger:
     def verify(self) -> list[str]:
         """The faults of the file, its seals or its accounts; an empty list if nothing is wrong."""
         entries, faults = self._chain.checked_entries()
-        if faults:
-            return faults
         try:
-            replay(entries)
+            replay([] if faults else entries)
         except (ValueError, KeyError, TypeError) as error:
             return [f"the accounts do not add up: {error}"]
-        return []
+        return faults
 
     def open_account(self, data_set: str, budget: zcdp.Budget) -> Account:
         """The account of a data set, made if it is missing; refuses a budget that is not the account's."""
@@ -168,9 +162,9 @@ class Ledger:
             raise ValueError("reason must say why the budget changes")
         with self._chain.writing():
             accounts = self.accounts()
-            account = self._known(accounts, data_set)
+            account = _known(accounts, data_set)
             self._append(accounts, "budget", account.fingerprint, rho=exact, note={"reason": reason})
-        return account
+            return account
 
     def reserve(self, data_set: str, rho: zcdp.Budget, unit: ProtectedUnit, period: Period | None = None) -> Entry:
         """Set ρ aside before anything is read: for the trajectories of one period, or for everything.
@@ -180,7 +174,7 @@ class Ledger:
         exact = zcdp.finite_budget(rho=rho)
         with self._chain.writing():
             accounts = self.accounts()
-            account = self._known(accounts, data_set)
+            account = _known(accounts, data_set)
             note = {"unit": asdict(unit)} | ({} if period is None else {"period": asdict(period)})
             return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
@@ -273,11 +267,11 @@ class Ledger:
         apply(entry, accounts)
         return entry
 
-    def _known(self, accounts: dict[str, Account], data_set: str) -> Account:
-        account = _find(accounts, data_set)
-        if account is None:
-            raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
-        return account
+
+def _known(accounts: dict[str, Account], data_set: str) -> Account:
+    if (account := _find(accounts, data_set)) is None:
+        raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
+    return account
 
 
 def _find(accounts: dict[str, Account], data_set: str) -> Account | None:
