@@ -4,8 +4,6 @@ A message names the argument, the rule and the value. A value of a log is never 
 arrays that may be sensitive and reports shapes and kinds only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches

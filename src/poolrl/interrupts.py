@@ -1,7 +1,5 @@
 """Interrupt signals: Ctrl-C (SIGINT) and SIGTERM end a command alike, by a KeyboardInterrupt in the main thread."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -5,8 +5,6 @@ header: an array must have exactly the bytes of its member, and all arrays toget
 grows with the file, so that a small file cannot unpack to very much.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile

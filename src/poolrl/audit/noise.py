@@ -21,8 +21,6 @@ Its logarithm is at most n t² / 2(1 − 2t), by −log(1 − z) ≤ z / (1 − 
 2 exp(−L) (Boucheron, Lugosi and Massart 2013, section 2.4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

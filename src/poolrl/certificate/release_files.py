@@ -1,7 +1,5 @@
 """The files of a release, by name and by hash."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`poolrl audit`: attack our own releases, and print what the attacks prove beside what is claimed."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Callable, Iterator

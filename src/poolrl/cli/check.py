@@ -1,7 +1,5 @@
 """`poolrl check` and `poolrl backtest`, which read the log exactly: for the data holder's eyes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from json import dumps

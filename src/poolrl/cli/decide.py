@@ -1,7 +1,5 @@
 """`poolrl decide`."""
 
-from __future__ import annotations
-
 import sys
 from json import dumps
 from pathlib import Path

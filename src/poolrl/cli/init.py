@@ -1,7 +1,5 @@
 """`poolrl init`: flags and questions, both made of the configuration's own keys. And `poolrl demo`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import field, make_dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`poolrl verify` and `poolrl ledger`: what a certificate claims, and what was paid."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path

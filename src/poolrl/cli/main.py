@@ -1,7 +1,5 @@
 """The command line: `poolrl --help`."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys

@@ -1,7 +1,5 @@
 """`poolrl plan`."""
 
-from __future__ import annotations
-
 from json import dumps
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`poolrl reproduce`: runs with their progress, then tables, figures and the report."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The list of verbs: every verb, and what it does. `poolrl --help` prints it. A verb's file is imported on its call."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -4,8 +4,6 @@ One SQLite file, and beside it the key (`<file>.key`). Without the key no entry 
 unnoticed, and no guess about the content of a fingerprint can be confirmed.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -8,8 +8,6 @@ The certificate names the key, so a signature cannot be exchanged for another on
 or was seen by others (`poolrl ledger rotate-key`). Signatures by earlier keys stay as good as these keys are.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ middle two thirds of the runs (16% to 84%): on a logarithmic axis that says more
 its mean. The tables have standard deviations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """HQL and FQL of Gong and Simchi-Levi (arXiv 2007.00080): Q-learning with one-sided and with full feedback."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

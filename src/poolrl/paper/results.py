@@ -3,8 +3,6 @@
 One command at a time writes to it, and others can read meanwhile.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Sequence

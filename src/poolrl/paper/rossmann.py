@@ -4,8 +4,6 @@ The file may not be redistributed, so it is not part of this project: get it fro
 Sales" on Kaggle. Sales stand in for demand, as in the paper. A week runs from Monday to Sunday, so H = 7.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

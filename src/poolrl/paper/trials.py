@@ -6,8 +6,6 @@ seeded, so that the same run gives the same row anywhere. No run is private, and
 or public.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

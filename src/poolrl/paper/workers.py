@@ -5,8 +5,6 @@ parts of their fits, so one process makes them all. They come back to the comman
 the command writes to the results file.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What the results say: every section of the report, the summary first; as an HTML page, as Markdown, as pictures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

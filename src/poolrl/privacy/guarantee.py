@@ -1,7 +1,5 @@
 """Guarantee: what was paid, for whom, and by which mechanisms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

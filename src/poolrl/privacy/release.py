@@ -4,8 +4,6 @@ Every release protects one unit of the log, by default one trajectory, when it i
 max_per_unit slots. A slot that it does not fill counts as unobserved, so totals are public.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace

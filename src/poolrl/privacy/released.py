@@ -1,7 +1,5 @@
 """What has passed the door: noisy tables. Learning sees nothing else of a log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self

@@ -5,8 +5,6 @@ unit really moves. H steps, k coordinates, c trajectories that one unit moves (`
 one unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

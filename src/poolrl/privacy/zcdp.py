@@ -5,8 +5,6 @@ conversion to (ε, δ)); Balle and Wang 2018 (the exact curve of one Gaussian);
 Dong, Roth and Su 2022 (attacks as hypothesis tests).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

@@ -7,8 +7,6 @@ what is left over and scales carry demand to later days.
 Weeks are arrays (weeks, steps, products). A week lacks a product whose days are not all there, and keeps the others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

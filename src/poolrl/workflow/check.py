@@ -3,8 +3,6 @@
 All trades look at these things alike. A trade without findings of its own looks at `rows_of_table`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Names of a table's columns, in English and German."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping

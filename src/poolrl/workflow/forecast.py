@@ -1,7 +1,5 @@
 """Forecast: what today's decisions and a policy cost or earn, by released numbers and public facts alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal

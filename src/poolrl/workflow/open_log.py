@@ -1,7 +1,5 @@
 """From a configuration to the log it speaks of, which stays where it lies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The noise and files of a fit, by public facts: impossible ones are refused before anything is paid for."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -5,8 +5,6 @@ make the plan again (`poolrl verify`). With [operations] the plan is one of orde
 own levels, filled up to as far as the shop can.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

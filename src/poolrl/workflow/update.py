@@ -1,7 +1,5 @@
 """Next month: a period that no release has read is added to an earlier release. What it costs and changes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ cache may be old, memory may fail. Noise that is not what the guarantee says loo
 the same. So a process shows once that its sampler works, and refuses to release otherwise.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Seeded noise: the same distribution, reproducible, for dry runs. NOT PRIVATE."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From answers in words, given as flags or typed at a prompt, to the facts of a configuration, and to its text."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

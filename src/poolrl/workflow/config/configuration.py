@@ -1,7 +1,5 @@
 """`poolrl.toml` as a whole: its sections, what they say together, and reading it with every mistake by its key."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The trades of the package: order-up-to levels of shops; reserves of auctions, prices and bids of rounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A simulated grocer: the public facts of its chain, its demand that only nature knows, and its sales export."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 from typing import Any

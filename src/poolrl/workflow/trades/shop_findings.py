@@ -1,7 +1,5 @@
 """What `poolrl check` says of shops: fields of a sales export, its weeks, rows of a wide table, and past orders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from json import dumps
 
