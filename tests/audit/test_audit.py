@@ -28,11 +28,8 @@ from tests.helpers.noisy import discrete
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (240, 1000), (10, 10)])
 def test_the_limit_of_a_rate_is_where_so_few_errors_become_unlikely(errors: int, trials: int) -> None:
-    limit = rate_limit(errors, trials, 0.05)
-    if errors == trials:
-        assert limit == 1.0
-    else:
-        assert stats.binom.cdf(errors, trials, limit) == pytest.approx(0.05)
+    chance = 1.0 if errors == trials else 0.05
+    assert stats.binom.cdf(errors, trials, rate_limit(errors, trials, 0.05)) == pytest.approx(chance)
 
 
 def test_bounds_hold_as_often_as_they_say() -> None:

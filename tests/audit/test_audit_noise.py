@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from poolrl.audit.noise import FACTORS, largest_sum, noise_parts, products, stretch_hashes, stretches
+from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.noisy import discrete, noise_faults
 
 SHARED = "two numbers share noise, or its size"
 COUPLED, REPEATED = "two releases share noise, or its size", "a stretch of noise comes twice"
+TOO_LITTLE = "the noise has another variance than is stated"
+MISSHAPEN = "the noise of a number does not have the stated distribution"
+VARIANCES = np.repeat([9.0, 900.0], [48, 6])
+
+
+def from_words(words: Any, variance: float) -> Any:
+    """The discrete Gaussian number of each uniform word."""
+    support, weights = discrete_gaussian(math.sqrt(variance))
+    return support[np.searchsorted(np.cumsum(weights)[:-1], words, side="right")].astype(np.int32)
+
+
+def of_parts(rng: np.random.Generator, releases: int, numbers: tuple[int, ...], variances: tuple[float, ...]) -> Any:
+    """Sound noise of both logs, (2, releases, numbers): so many numbers with each variance."""
+    parts = [discrete((2, releases, many), variance, rng) for many, variance in zip(numbers, variances, strict=True)]
+    return np.concatenate(parts, axis=2)
 
 
 def test_noise_is_looked_at_number_by_number() -> None:
@@ -22,11 +40,11 @@ def test_noise_is_looked_at_number_by_number() -> None:
     sign = rng.choice([-1, 1], 20_000)
     both = np.concatenate([first, second])
     for column, fault in (
-        (np.zeros(20_000), "the noise has another variance than is stated"),
-        (discrete((20_000,), 8.1, rng), "the noise has another variance than is stated"),  # a tenth of its variance
-        (both[:, 7] + 1, "the noise of a number does not have the stated distribution"),
-        (2 * (both[:, 7] // 2), "the noise of a number does not have the stated distribution"),
-        (np.clip(both[:, 7], -8, 8), "the noise of a number does not have the stated distribution"),
+        (np.zeros(20_000), TOO_LITTLE),
+        (discrete((20_000,), 8.1, rng), TOO_LITTLE),  # a tenth of its variance
+        (both[:, 7] + 1, MISSHAPEN),
+        (2 * (both[:, 7] // 2), MISSHAPEN),
+        (np.clip(both[:, 7], -8, 8), MISSHAPEN),
         (both[:, 0], SHARED),
         (np.where(rng.random(20_000) < 0.8, both[:, 1], -both[:, 1]), SHARED),
         (sign * both[:, 1], SHARED),
@@ -58,6 +76,10 @@ def test_noise_that_comes_back_at_another_place_is_seen() -> None:
     first, second = discrete((2, 1000, 30), 9.0, rng)
     second[400, 9:] = first[700, 2:23]  # one stretch, once
     assert noise_faults(first, second, 9.0) == [REPEATED]
+    first, second = discrete((2, 10, 60), 9.0, rng)
+    assert noise_faults(first, second, 9.0) == []
+    second[4, 31:55] = second[4, 2:26]  # in its own release
+    assert noise_faults(first, second, 9.0) == [REPEATED]
 
 
 def test_of_many_stretches_equal_ones_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +99,6 @@ def test_a_stretch_s_hash_depends_on_its_numbers_alone() -> None:
     assert hashes.shape == (3, 40 - 12 + 1)
     assert hashes[0, 3] == hashes[1, 20] == stretch_hashes(stretch, 12, FACTORS[0])[0, 0]
     assert len(np.unique(hashes)) == hashes.size - 1
-
-
-def test_noise_that_comes_back_in_its_own_release_is_seen() -> None:
-    rng = np.random.default_rng(10)
-    first, second = discrete((2, 10, 60), 9.0, rng)
-    assert noise_faults(first, second, 9.0) == []
-    second[4, 31:55] = second[4, 2:26]
-    assert noise_faults(first, second, 9.0) == [REPEATED]
 
 
 def test_sums_of_products_are_those_of_plain_loops() -> None:
@@ -112,7 +126,7 @@ def test_of_many_numbers_each_is_compared_with_itself(monkeypatch: pytest.Monkey
 def test_one_draw_that_two_tables_share_is_seen_among_many(many: int, late: int) -> None:
     """Of the same release, or of the next one; every lag by itself hides it in the noise of the others."""
     rng, variances = np.random.default_rng(13), np.repeat([100.0, 10_000.0], [many, 6])
-    logs = [np.concatenate([discrete((500, n), v, rng) for n, v in ((many, 100.0), (6, 1e4))], axis=1) for _ in (0, 1)]
+    logs = of_parts(rng, 500, (many, 6), (100.0, 10_000.0))
     assert noise_faults(logs[0], logs[1], variances) == []
     for rows in logs:
         rows[late:, many] = 10 * rows[: 500 - late, many - 1] + rng.integers(-5, 6, 500 - late)
@@ -124,7 +138,7 @@ def test_limits_of_products_hold_and_are_close() -> None:
     numbers, luck = 400, 1e-3
     largest = float(largest_sum(np.array(numbers - 1), luck))
     rng = np.random.default_rng(11)
-    x = rng.normal(size=(100_000, numbers)).astype(np.float32)
+    x = rng.normal(size=(20_000, numbers)).astype(np.float32)
     sums = np.abs((x[:, 1:] * x[:, :-1]).sum(axis=1))
     assert (sums > largest).mean() <= luck
     assert (sums > 0.7 * largest).mean() > luck
@@ -144,7 +158,7 @@ def test_limits_of_squares_hold_and_are_close() -> None:
 def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
     rng = np.random.default_rng(8)
     first, second = discrete((5000, 30), 7.2, rng), discrete((5000, 30), 10.8, rng)
-    assert "the noise has another variance than is stated" in noise_faults(first, second, 9.0)
+    assert TOO_LITTLE in noise_faults(first, second, 9.0)
     # Signs that agree in one log and differ in the other tell them apart, and are no correlation of both together.
     first, second = discrete((2, 5000, 30), 9.0, rng)
     for rows, way in ((first, 1), (second, -1)):
@@ -152,17 +166,57 @@ def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
     assert SHARED in noise_faults(first, second, 9.0)
 
 
-@pytest.mark.parametrize("variance", [0.01, 0.04, 0.1, 0.25, 1.0, 30.0])
-@pytest.mark.parametrize("releases", [50, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("many", "change", "fault"),
+    [
+        pytest.param(6, lambda drawn: drawn, SHARED, id="the same words"),
+        pytest.param(1, lambda drawn: drawn, SHARED, id="one word"),
+        pytest.param(
+            6, lambda drawn: drawn * np.random.default_rng(1).choice([-1, 1], drawn.shape), SHARED, id="the same size"
+        ),
+        pytest.param(6, lambda drawn: np.roll(drawn, 1, axis=1), COUPLED, id="of the next release"),
+        pytest.param(6, lambda drawn: drawn[::-1], COUPLED, id="of the other log"),
+    ],
+)
+def test_tables_that_share_draws_are_seen(many: int, change: Callable[[Any], Any], fault: str) -> None:
+    """Each table by itself is sound: another variance hides the draws from every test of one table."""
+    rng = np.random.default_rng(3)
+    rows = of_parts(rng, 1000, (48, 6), (9.0, 900.0))
+    assert noise_faults(*rows, VARIANCES) == []
+    words = rng.random((2, 1000, many))
+    rows[..., 10 : 10 + many], rows[..., 48 : 48 + many] = from_words(words, 9.0), change(from_words(words, 900.0))
+    assert noise_faults(*rows, VARIANCES) == [fault]
+
+
+def test_a_part_with_the_other_part_s_variance_is_seen() -> None:
+    rows = of_parts(np.random.default_rng(4), 500, (48, 6), (9.0, 9.0))
+    assert TOO_LITTLE in noise_faults(*rows, VARIANCES)
+
+
+def test_numbers_of_one_variance_are_one_part() -> None:
+    parts = noise_parts(np.array([9.0, 9.0, 16.0, 9.0]))
+    assert [(each.places.tolist(), each.variance) for each in parts] == [([0, 1, 3], 9.0), ([2], 16.0)]
+
+
+LITTLE_AND_MUCH = (0.01,), (0.04,), (0.1,), (0.25,), (1.0,), (30.0,)
+
+
+@pytest.mark.parametrize(
+    ("variances", "releases"),
+    [
+        *((variances, 50) for variances in (*LITTLE_AND_MUCH, (0.02, 0.1), (0.1, 30.0), (9.0, 900.0))),
+        *(pytest.param(variances, 2000, marks=pytest.mark.slow) for variances in LITTLE_AND_MUCH),
+    ],
+)
 def test_sound_noise_fails_no_oftener_than_it_may(
-    variance: float, releases: int, monkeypatch: pytest.MonkeyPatch
+    variances: tuple[float, ...], releases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A millionth cannot be counted: each check may be wrong once in 25 times, and sound noise comes in.
 
     More than five of 25 come by chance once in 2,600 times.
     """
     monkeypatch.setattr("poolrl.audit.noise.EACH", 0.04)
-    rng = np.random.default_rng(9)
-    found = [noise_faults(*discrete((2, releases, 30), variance, rng), variance) for _ in range(25)]
-    for check in {fault for faults in found for fault in faults}:
-        assert sum(check in faults for faults in found) <= 5, check
+    rng, found, numbers = np.random.default_rng(9), list[str](), (30,) if len(variances) == 1 else (20, 4)
+    for _ in range(25):
+        found += noise_faults(*of_parts(rng, releases, numbers, variances), np.repeat(variances, numbers))
+    assert all(found.count(fault) <= 5 for fault in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -10,25 +9,21 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from poolrl import LostSales
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
-from poolrl.audit.noise import noise_parts
 from poolrl.checks import IntArray
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
-from poolrl.privacy.noise.source import discrete_gaussian
 from poolrl.workflow.paying import ON_TOP_SHARE
 from tests.helpers.neighbours import plant_layout
-from tests.helpers.noisy import discrete, noise_faults
 
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": [40.0, 60.0]}
 SUMS: dict[str, Any] = {"on_top": {"left_over": ON_TOP_SHARE}, "units": 30, "engine": "arrays"}
 LABELLED, PAIRED = (replace(case, engine="arrays") for case in CASES[8:10])
-SHARED, COUPLED = "two numbers share noise, or its size", "two releases share noise, or its size"
+SHARED = "two numbers share noise, or its size"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
 TOO_LITTLE = "the noise has another variance than is stated"
 UNPAID = "one unit moves more than was paid for"
@@ -41,63 +36,6 @@ def attacked_alone(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
     monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
-
-
-VARIANCES = np.repeat([9.0, 900.0], [48, 6])
-
-
-def from_words(words: Any, variance: float) -> Any:
-    """The discrete Gaussian number of each uniform word."""
-    support, weights = discrete_gaussian(math.sqrt(variance))
-    return support[np.searchsorted(np.cumsum(weights)[:-1], words, side="right")].astype(np.int32)
-
-
-def two_parts(rng: np.random.Generator, releases: int, numbers: tuple[int, int], variances: tuple[float, float]) -> Any:
-    """Sound noise of both logs, (2, releases, numbers), with two variances."""
-    parts = [discrete((2, releases, many), variance, rng) for many, variance in zip(numbers, variances, strict=True)]
-    return np.concatenate(parts, axis=2)
-
-
-@pytest.mark.parametrize(
-    ("many", "change", "fault"),
-    [
-        pytest.param(6, lambda drawn: drawn, SHARED, id="the same words"),
-        pytest.param(1, lambda drawn: drawn, SHARED, id="one word"),
-        pytest.param(
-            6, lambda drawn: drawn * np.random.default_rng(1).choice([-1, 1], drawn.shape), SHARED, id="the same size"
-        ),
-        pytest.param(6, lambda drawn: np.roll(drawn, 1, axis=1), COUPLED, id="of the next release"),
-        pytest.param(6, lambda drawn: drawn[::-1], COUPLED, id="of the other log"),
-    ],
-)
-def test_tables_that_share_draws_are_seen(many: int, change: Callable[[Any], Any], fault: str) -> None:
-    """Each table by itself is sound: another variance hides the draws from every test of one table."""
-    rng = np.random.default_rng(3)
-    rows = two_parts(rng, 1000, (48, 6), (9.0, 900.0))
-    assert noise_faults(*rows, VARIANCES) == []
-    words = rng.random((2, 1000, many))
-    rows[..., 10 : 10 + many], rows[..., 48 : 48 + many] = from_words(words, 9.0), change(from_words(words, 900.0))
-    assert noise_faults(*rows, VARIANCES) == [fault]
-
-
-def test_a_part_with_the_other_part_s_variance_is_seen() -> None:
-    rows = two_parts(np.random.default_rng(4), 500, (48, 6), (9.0, 9.0))
-    assert TOO_LITTLE in noise_faults(*rows, VARIANCES)
-
-
-@pytest.mark.parametrize("variances", [(0.02, 0.1), (0.1, 30.0), (9.0, 900.0)])
-def test_sound_parts_fail_no_oftener_than_they_may(variances: tuple[float, float], monkeypatch: Plant) -> None:
-    """Each check may be wrong once in 25 times, and sound noise comes in."""
-    monkeypatch.setattr("poolrl.audit.noise.EACH", 0.04)
-    rng, found = np.random.default_rng(5), []
-    for _ in range(25):
-        found += noise_faults(*two_parts(rng, 50, (20, 4), variances), np.repeat(variances, [20, 4]))
-    assert all(found.count(fault) <= 5 for fault in found)
-
-
-def test_numbers_of_one_variance_are_one_part() -> None:
-    parts = noise_parts(np.array([9.0, 9.0, 16.0, 9.0]))
-    assert [(each.places.tolist(), each.variance) for each in parts] == [([0, 1, 3], 9.0), ([2], 16.0)]
 
 
 def half(formula: Any, problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
