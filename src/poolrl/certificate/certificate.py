@@ -40,12 +40,6 @@ class Facts(BaseModel):
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """A description is one line, however many its docstring has."""
-        for field in cls.model_fields.values():
-            field.description = field.description and " ".join(field.description.split())
-
 
 class Publication(Facts):
     """What the deployment record says about the release."""
@@ -137,13 +131,12 @@ class PrivacyLoss(Facts):
     @classmethod
     def of(cls, spent: Fraction) -> PrivacyLoss:
         """From the sum of their budgets; what is derived from it is rounded up."""
-        epsilon = {delta: _certified(zcdp.epsilon(float(spent), float(delta))) for delta in DELTAS}
-        powers = (power(float(spent), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
-        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        rho = float(spent)
+        epsilon = {delta: _certified(zcdp.epsilon(rho, float(delta))) for delta in DELTAS}
         attack = AttackPower(
             false_positives=FALSE_POSITIVES,
-            true_positives_at_most=at_most,
-            true_positives_of_best_known_attack=best_known,
+            true_positives_at_most=min(1.0, _certified(zcdp.attack_power(rho, FALSE_POSITIVES))),
+            true_positives_of_best_known_attack=min(1.0, _certified(zcdp.gaussian_attack_power(rho, FALSE_POSITIVES))),
         )
         return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=attack)
 
@@ -283,13 +276,12 @@ class Certificate(PrivacyLoss):
     @classmethod
     def read(cls, content: bytes) -> Self:
         """A certificate from its bytes; refuses anything that is not one."""
-        wanted = cls.model_fields["format"].default
         try:
             # A longer text is not read, as if it were empty.
             return cls.model_validate_json(content if len(content) <= LARGEST_CERTIFICATE else b"")
         except ValidationError:
-            why = "an entry is missing, unknown or of another type"
-            raise ValueError(f"not a complete certificate of this version ({wanted!r}): {why}") from None
+            version = f"not a complete certificate of this version ({cls.model_fields['format'].default!r})"
+            raise ValueError(f"{version}: an entry is missing, unknown or of another type") from None
 
 
 def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry, **facts: Any) -> Certificate:
@@ -327,13 +319,11 @@ def lost_to_periods(claim: Certificate) -> Fraction:
     """What one unit loses to the periods that a certificate names, its own included."""
     releases: list[EarlierRelease | Certificate] = [*claim.earlier, claim]
     column = None if claim.unit == "trajectory" else claim.unit
-    return lost_by_one(
-        [
-            Spend(zcdp.written(each.rho), "committed", ProtectedUnit("", column, scale_memory=each.scale_memory), at)
-            for each in releases
-            if (at := each.period)
-        ]
-    )
+    spends = []
+    for each in releases:
+        unit = ProtectedUnit("", column, scale_memory=each.scale_memory)
+        spends += [Spend(zcdp.written(each.rho), "committed", unit, each.period)] if each.period else []
+    return lost_by_one(spends)
 
 
 def post_processing(words: CertifiedWords) -> list[str]:

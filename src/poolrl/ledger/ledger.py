@@ -99,6 +99,7 @@ class Ledger:
         self._chain = Chain(path, create=create)
         self.path, self.key_path = self._chain.path, self._chain.key_path
         self.signing_path = self.path.with_name(self.path.name + ".signing")
+        self._new_signing_path = self.path.with_name(self.path.name + ".signing.new")
 
     @classmethod
     def existing(cls, path: str | Path) -> Self:
@@ -252,10 +253,6 @@ class Ledger:
                 "or make a new one with 'poolrl ledger rotate-key'"
             )
         return key
-
-    @property
-    def _new_signing_path(self) -> Path:
-        return self.signing_path.with_name(self.signing_path.name + ".new")
 
     def _continue(self, reservation: Entry, kind: str, note: Any = None) -> Entry:
         with self._chain.writing():

@@ -72,8 +72,8 @@ class Key:
     def of(cls, section: str, name: str, field: FieldInfo) -> Key:
         """A field of a section."""
         extra: Any = field.json_schema_extra or {}
-        flag = extra.get("flag") or name
-        return cls(section, name, field, str(field.description), bool(extra), extra.get("answer"), flag)
+        flag, why = extra.get("flag") or name, " ".join(str(field.description).split())
+        return cls(section, name, field, why, bool(extra), extra.get("answer"), flag)
 
     @property
     def place(self) -> str:
