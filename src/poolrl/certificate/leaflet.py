@@ -34,9 +34,7 @@ def leaflet(certificate: Certificate) -> str:
     """The whole page as text, with room for a signature."""
     parts = []
     for title, paragraphs in leaflet_sections(certificate):
-        parts.append(title.upper())
-        parts += [textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs]
-        parts.append("")
+        parts += [title.upper(), *(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs), ""]
     return "\n".join([*parts, *SIGN_HERE, ""])
 
 
@@ -106,21 +104,20 @@ def periods_in_words(claim: Certificate) -> list[str]:
     """Which part of the log was read, its neighbours, and earlier periods that the policy rests on."""
     if claim.period is None:
         return []
-    sentences = [f"Of the log only this period was read: {claim.period}. {neighbours_keep(claim.unit)}"]
+    sentence = f"Of the log only this period was read: {claim.period}. {neighbours_keep(claim.unit)}"
     if not claim.earlier:
-        return sentences
-    many = len(claim.earlier)
-    sentences.append(
-        f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: "
-        f"{'; '.join(f'{ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
-        f"In each update earlier periods count {claim.forgetting:g} times as much."
-    )
-    lost = f"loses rho = {float(lost_to_periods(claim)):g}"
+        return [sentence]
+    many, lost = len(claim.earlier), f"loses rho = {float(lost_to_periods(claim)):g}"
+    periods = "; ".join(f"{ends(each.period)} (rho = {short(each.rho)})" for each in claim.earlier)
+    together = f"One {claim.unit} may be in all of them, and {lost} to them together."
     if claim.unit == "trajectory":
-        sentences.append(f"A trajectory is in one of these periods. To all of them together it {lost} at most.")
-    else:
-        sentences.append(f"One {claim.unit} may be in all of them, and {lost} to them together.")
-    return sentences
+        together = f"A trajectory is in one of these periods. To all of them together it {lost} at most."
+    return [
+        sentence,
+        f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: {periods}. "
+        f"In each update earlier periods count {claim.forgetting:g} times as much.",
+        together,
+    ]
 
 
 def neighbours_keep(unit: str) -> str:

@@ -310,11 +310,8 @@ class Account:
 
     def released_in(self, period: Period) -> list[Period | None]:
         """The periods of finished releases that may have read trajectories of this one; None stands for everything."""
-        return [
-            spend.period
-            for spend in self.spends.values()
-            if spend.stage == "committed" and period.overlaps(spend.period)
-        ]
+        finished = (spend for spend in self.spends.values() if spend.stage == "committed")
+        return [spend.period for spend in finished if period.overlaps(spend.period)]
 
 
 # Kind of entry → the stage of its spend before and after it.
