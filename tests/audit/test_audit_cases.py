@@ -183,22 +183,20 @@ def test_an_audit_of_a_configured_fit(tmp_path: Path, facts: Facts, run: Run) ->
 
 
 @pytest.mark.slow
-def test_a_certificate_carries_no_audit_of_another_budget(tmp_path: Path, facts: Facts, run: Run) -> None:
-    config = write_config(tmp_path, facts | {"plan": {"units": 5}})
-    run("audit", "--config", config, "--rho", "1", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
-    assert "summary" not in json.loads((tmp_path / "audit/audit.json").read_text())
+@pytest.mark.parametrize("option", [("--rho", "1"), ("--noise", "seeded")], ids=["budget", "noise"])
+def test_a_certificate_carries_no_audit_of_another(
+    option: tuple[str, str], tmp_path: Path, facts: Facts, run: Run
+) -> None:
+    """And an audit of seeded noise says everywhere that it is not private."""
+    config, out = write_config(tmp_path, facts | {"plan": {"units": 5}}), tmp_path / "audit"
+    said = run("audit", "--config", config, *option, "--releases", "100", "--workers", "1", "--out", out)
+    found = json.loads((out / "audit.json").read_text())
+    assert "summary" not in found
+    assert found["private"] is ("seeded" not in option)
+    for text in (said, (out / "audit.svg").read_text()):
+        assert ("NOT PRIVATE" in text) is ("seeded" in option)
     with pytest.raises(ValueError, match="leave out the learner with --config"):
         run("audit", "published", "--config", config)
-
-
-@pytest.mark.slow
-def test_an_audit_of_seeded_noise_says_that_it_is_not_private(tmp_path: Path, run: Run) -> None:
-    said = run(
-        "audit", "published", "--releases", "100", "--noise", "seeded", "--workers", "1", "--out", tmp_path / "dry"
-    )
-    assert "NOT PRIVATE" in said
-    assert "NOT PRIVATE" in (tmp_path / "dry/audit.svg").read_text()
-    assert json.loads((tmp_path / "dry/audit.json").read_text())["private"] is False
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def fields() -> dict[tuple[str, str], str | None]:
         parts = (ShopFacts,) if section == "problem" else (field.annotation, *get_args(field.annotation))
         (model,) = (each for each in parts if isinstance(each, type(Config)))
         found |= {(section, name): field.description for name, field in model.model_fields.items()}
-    return {place: why for place, why in found.items() if ".".join(place) not in ShopFacts.unused}
+    return {
+        place: why and " ".join(why.split()) for place, why in found.items() if ".".join(place) not in ShopFacts.unused
+    }
 
 
 @pytest.mark.parametrize("sales", [False, True])
