@@ -118,7 +118,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
         return [ended.word for ended in ends]
 
     def reproduction(*, worker_only: bool) -> list[str]:
-        path = folder / "results" / "results.sqlite"
+        path = folder / "results" / "results.jsonl"
         expected = reference(folder)
         process = Process([sys.executable, "-c", REPRODUCER, str(path)])
         time.sleep(rng.uniform(0.5, 6.0))
@@ -218,7 +218,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
 
 def reference(folder: Path) -> set[tuple[object, ...]]:
     """The rows of an undisturbed reproduction, made once."""
-    path = folder / "reference" / "results.sqlite"
+    path = folder / "reference" / "results.jsonl"
     if not path.exists():
         hold(
             Process([sys.executable, "-c", REPRODUCER, str(path)]).end().code == 0, "an undisturbed reproduction fails"

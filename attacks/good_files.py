@@ -87,7 +87,7 @@ def good() -> Path:
         Pool(1.0).fit(other, seen, noise=SeededNoise(0)).save(folder / f"{name}.npz")
         own = facts | {"problem": {"kind": name, **kind.example}, "log": {"source": "log.parquet"}}
         (folder / f"{name}.json").write_text(json.dumps(own))
-    with Results(folder / "results.sqlite"):
+    with Results(folder / "results.jsonl"):
         pass
     days = [date(2013, 1, 1) + timedelta(day) for day in range(60)]
     lines = [f"{store},{day},{store * day.day}" for store in (1, 2) for day in days]

@@ -1,33 +1,29 @@
 """Are the rows of two reproductions equal? Compares all measures bit by bit, except the seconds that a fit took.
 
-    python -m benchmarks.rows old/results.sqlite reproduction/results.sqlite
+    python -m benchmarks.rows old/results.jsonl reproduction/results.jsonl
 
 Exits with 1 if a row of the first is missing in the second, or differs by more than one part in 10⁹.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import sqlite3
 import sys
 from collections import Counter
-from contextlib import closing
-from dataclasses import fields
+from pathlib import Path
 
-from poolrl.paper.sweeps import Setting
-from poolrl.paper.trials import MEASURES
-
-KEYS = [*(field.name for field in fields(Setting)), "seed"]
-COMPARED = [name for name in MEASURES if name != "seconds"]
 Rows = dict[tuple[object, ...], list[float]]
 
 
 def rows_of(path: str) -> Rows:
-    """Setting and seed → measures; NULL is NaN."""
-    query = f"SELECT {', '.join([*KEYS, *COMPARED])} FROM runs"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
-        found = file.execute(query).fetchall()
-    return {row[: len(KEYS)]: [math.nan if x is None else x for x in row[len(KEYS) :]] for row in found}
+    """Setting and seed → measures, whichever version has written the file."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    rows = {}
+    for run in (line for line in lines if "setting" in line):
+        setting, seed, _ = run.pop("setting"), run.pop("seed"), run.pop("seconds")
+        rows[(setting["method"], *setting.items(), seed)] = [*run.values()]
+    return rows
 
 
 def difference(one: list[float], other: list[float]) -> float:
@@ -50,7 +46,7 @@ def main() -> None:
         f"{len(old):,} and {len(new):,} rows, {len(apart):,} in both: {len(apart) - len(differ):,} equal in every bit"
     )
     if differ:
-        methods = Counter(str(key[KEYS.index("method")]) for key in differ)
+        methods = Counter(str(key[0]) for key in differ)
         print(f"{len(differ):,} differ, by at most {max(differ.values()):.1e} of their value: {dict(methods)}")
     if len(apart) < len(old) or max(differ.values(), default=0.0) > 1e-9:
         raise SystemExit(1)

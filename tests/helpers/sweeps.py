@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -44,14 +43,5 @@ def bits(runs: list[Run]) -> list[tuple[Setting, int, bytes]]:
 
 
 def stored(path: Path) -> int:
-    """How many runs the file of another process holds; −1 before it has its tables."""
-    try:
-        file = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    except sqlite3.OperationalError:
-        return -1
-    try:
-        return int(file.execute("SELECT count(*) FROM runs").fetchone()[0])
-    except sqlite3.OperationalError:
-        return -1
-    finally:
-        file.close()
+    """How many runs the file of another process holds so far."""
+    return path.read_bytes().count(b'"setting"') if path.exists() else 0

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import sqlite3
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from poolrl.paper import sweeps, trials
 from poolrl.paper.results import RESULTS_FORMAT, Results, resolved
-from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
 from poolrl.paper.workers import Plan, carry_out, plan_for
@@ -25,7 +20,7 @@ from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
 
 def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_path: Path) -> None:
-    path, counted = tmp_path / "results.sqlite", []
+    path, counted = tmp_path / "results.jsonl", []
     do(small_plan(), path)
     with Results(path) as results:
         carry_out(
@@ -40,62 +35,41 @@ def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_pa
 
 
 def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
+    path = tmp_path / "results.jsonl"
     odd = (math.nan, math.inf, -math.inf, -0.0, 5e-324, 0.1, 1.0, 2.0**53, math.nan, 1 / 3)
-    rows = [
-        Run(replace(SMALL, rho=math.inf), 0, *odd),
-        Run(replace(SMALL, rho=math.inf), 1, *reversed(odd)),
-        Run(replace(SMALL, rho=0.1), 0, *odd),
-    ]
+    free = replace(SMALL, rho=math.inf)
+    rows = [Run(free, 0, *odd), Run(free, 1, *reversed(odd)), Run(replace(SMALL, rho=0.1), 0, *odd)]
     with Results(path) as results:
         for row in rows:
             results.add(row)
+            with Results(path, read_only=True) as reader:  # on disk, and others can read it
+                assert reader.runs()
     with Results(path, read_only=True) as results:
         found = results.runs()
     assert bits(found) == bits([rows[2], rows[0], rows[1]])  # in the order of their settings
     assert all(type(getattr(each, name)) is float for each in found for name in MEASURES)
 
 
-def test_a_row_is_refused_that_is_there_already_or_is_none(tmp_path: Path) -> None:
-    first = Run(replace(SMALL, rho=math.inf), 0, *[0.25] * len(MEASURES))
-    with Results(tmp_path / "results.sqlite") as results:
-        results.add(first)
-        for wrong, words in ((replace(first, seconds=9.0), "UNIQUE"), (replace(first, seed=None), "NOT NULL")):
-            with pytest.raises(OSError, match=rf"could not write to .*{words}"):
-                results.add(wrong)
-        assert results.runs() == [first]
-
-
-def test_a_row_is_on_disk_and_can_be_read_when_it_is_added(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    with Results(path) as results, Results(path, read_only=True) as reader:
-        assert results._db.execute("PRAGMA synchronous").fetchone() == (3,)  # also the folder, where the journal lay
-        assert reader.runs() == []
-        results.add(Run(SMALL, 0, *[0.5] * len(MEASURES)))
-        assert {each.name for each in tmp_path.iterdir()} == {"results.sqlite", "results.lock"}  # nothing is left to do
-        assert len(reader.runs()) == 1
-
-
 def test_a_row_that_was_half_written_is_taken_back(tmp_path: Path) -> None:
-    """A copy of the folder as kill -9 would leave it: the file is being changed, and its journal knows how it was."""
-    path, left = tmp_path / "results.sqlite", tmp_path / "left"
-    rows = [Run(SMALL, seed, *[0.5] * len(MEASURES)) for seed in range(200)]
+    """As kill -9 would leave it, wherever in the row it comes."""
+    path = tmp_path / "results.jsonl"
+    rows = [Run(SMALL, seed, *[0.5] * len(MEASURES)) for seed in range(3)]
     with Results(path) as results:
         results.add(rows[0])
-        results._write("PRAGMA cache_size = 1")  # so that changes reach the file before they are complete
-        results._write("BEGIN")
-        for row in rows[1:]:
-            results.add(row)
-        shutil.copytree(tmp_path, left)
-        results._write("COMMIT")
-        assert len(results.runs()) == 200
-    assert (left / "results.sqlite-journal").stat().st_size
-    with Results(left / "results.sqlite", read_only=True) as results:
-        assert results.runs() == rows[:1]
+        before = path.read_bytes()
+        results.add(rows[1])
+        row = path.read_bytes()[len(before) :]
+    for end in range(0, len(row), 20):
+        path.write_bytes(before + row[:end])
+        with Results(path, read_only=True) as results:
+            assert results.runs() == rows[:1]
+        with Results(path) as results:
+            results.add(rows[2])
+            assert results.runs() == [rows[0], rows[2]]
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
+    path = tmp_path / "results.jsonl"
     answer = subprocess.run(
         program("full_disk", path), capture_output=True, text=True, check=True, env=environment(), timeout=120
     )
@@ -107,62 +81,39 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
         assert sorted(each.seed for each in results.runs()) == list(range(int(count)))
 
 
-def test_files_that_are_not_ours(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"there are no results at .*: run `poolrl reproduce` first"):
-        Results(tmp_path / "none.sqlite", read_only=True)
-    text = tmp_path / "text.sqlite"
-    text.write_text("hello" * 1000)
-    with pytest.raises(ValueError, match=r"text\.sqlite is not a results file, .* choose another folder with --out"):
-        Results(text)
-    other = tmp_path / "other.sqlite"
-    with sqlite3.connect(other) as database:
-        database.execute("CREATE TABLE cheese (name TEXT)")
-    database.close()
-    before = other.read_bytes()
-    with pytest.raises(ValueError, match="was written by another version \\(no poolrl results; this is"):
-        Results(other)
-    assert other.read_bytes() == before
-    old = tmp_path / "old.sqlite"
-    with Results(old) as results:
-        results.note("format", "poolrl 0.0.9, results 1")
-    with pytest.raises(
-        ValueError, match=rf"another version \(poolrl 0\.0\.9, results 1; this is {re.escape(RESULTS_FORMAT)}\)"
-    ):
-        Results(old)
-
-
-@pytest.mark.parametrize("writes", range(6))
-def test_a_file_killed_while_it_is_made_is_made_again(
-    writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done, honest = [], Results._write
-
-    def dies(self: Results, statement: str, values: Sequence = ()) -> None:
-        if len(done) == writes:
-            raise SystemExit("killed")
-        done.append(statement)
-        honest(self, statement, values)
-
-    monkeypatch.setattr(Results, "_write", dies)
-    with pytest.raises(SystemExit):
-        Results(tmp_path / "results.sqlite")
-    monkeypatch.setattr(Results, "_write", honest)
-    with Results(tmp_path / "results.sqlite") as results:
-        assert results.runs() == []
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there are no results at .*: run `poolrl reproduce` first"),
+        (b"hello\n" * 9, r"results\.jsonl is not a results file, .* choose another folder with --out"),
+        (b"\xff\n", "is not a results file"),
+        (b"hello", r"was written by another version \(no poolrl results; this is"),
+        (b'{"cheese": 1}\n', r"was written by another version \(no poolrl results; this is"),
+        (
+            b'{"format": "poolrl 0.0.9, results 1"}\n',
+            rf"another version \(poolrl 0\.0\.9, results 1; this is {re.escape(RESULTS_FORMAT)}\)",
+        ),
+    ],
+)
+def test_files_that_are_not_ours(content: bytes | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    for read_only in {True, content is None}:
+        with pytest.raises(ValueError, match=message):
+            Results(path, read_only=read_only)
+    assert content is None or path.read_bytes() == content
 
 
 def test_a_second_command_is_refused_while_the_first_runs(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
+    path = tmp_path / "results.jsonl"
     with Results(path), pytest.raises(ValueError, match="is in use: another `poolrl reproduce` writes to it"):
         Results(path)
-    with Results(path), Results(path, read_only=True) as reader:
-        assert reader.runs() == []
 
 
 def test_another_train_csv_is_refused(tmp_path: Path) -> None:
-    weeks = np.zeros((10, 7, 8))
-    with Results(tmp_path / "results.sqlite") as results:
-        results.same_source(Rossmann(weeks, "a" * 32).md5)
+    with Results(tmp_path / "results.jsonl") as results:
+        results.same_source("a" * 32)
         results.same_source("a" * 32)
         with pytest.raises(ValueError, match="holds runs on another train"):
             results.same_source("b" * 32)

@@ -28,7 +28,7 @@ TASKS = [(replace(SMALL, rho=rho), seed) for seed in range(4) for rho in (0.5, 1
 
 
 def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
-    alone, together = (do(small_plan(), tmp_path / f"{n}.sqlite", workers=n) for n in (1, 2))
+    alone, together = (do(small_plan(), tmp_path / f"{n}.jsonl", workers=n) for n in (1, 2))
     assert bits(alone) == bits(together)
     assert len(alone) == 4 * 2 + len(SCALES)  # judged, and one tuning seed
     # Nor on where they are made: here, one by one.
@@ -43,7 +43,7 @@ def test_workers_hand_back_every_run(count: int) -> None:
 
 @pytest.mark.slow
 def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
+    path = tmp_path / "results.jsonl"
     process = subprocess.Popen(program("small_sweep", path, 40), env=environment(), start_new_session=True)
     wait_until(lambda: stored(path) >= 5)
     assert len(processes_of(process.pid)) >= 3  # the command and its workers
@@ -60,7 +60,7 @@ def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_run_that_fails_is_named_and_those_before_it_are_kept(count: int, tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
+    path = tmp_path / "results.jsonl"
     settings = (*(replace(SMALL, rho=rho) for rho in (1.0, 2.0, 3.0, 4.0, 5.0)), replace(SMALL, method="magic"))
     with pytest.raises(RuntimeError, match=r"'magic'.* with seed 0 failed: there is no method 'magic'"):
         do(Plan((*settings, replace(SMALL, rho=6.0)), runs=1, tuning_seeds=1), path, workers=count)
@@ -94,7 +94,7 @@ def test_copies_of_the_weeks_share_a_bench() -> None:
 
 @pytest.mark.slow
 def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path, finished = tmp_path / "results.sqlite", []
+    path, finished = tmp_path / "results.jsonl", []
     many = Plan(tuple(setting for setting, _ in TASKS[:3]), runs=500, tuning_seeds=1)
 
     def kill_one(done: Run) -> None:

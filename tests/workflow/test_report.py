@@ -183,7 +183,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "not used" in settings
     assert "1 at a time" in settings
     assert "*quick* look" not in (tmp_path / "results.md").read_text()
-    assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"results.jsonl", "report.html", "results.md", "figures"}
 
 
 @pytest.mark.slow
@@ -197,13 +197,13 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: stored(tmp_path / "results.sqlite") >= 3)
+    wait_until(lambda: stored(tmp_path / "results.jsonl") >= 3)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=90)
     assert "Traceback" not in complaint
     assert process.returncode == 130
     assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
-    with Results(tmp_path / "results.sqlite", read_only=True) as results:
+    with Results(tmp_path / "results.jsonl", read_only=True) as results:
         assert len(results.runs()) >= 3
 
 
@@ -231,7 +231,7 @@ def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: 
     ("arguments", "message"),
     [
         (["rq11"], "there is no sweep 'rq11'; did you mean rq1?"),
-        (["report", "--out", "nowhere"], "no results at nowhere/results.sqlite: run `poolrl reproduce` first"),
+        (["report", "--out", "nowhere"], "no results at nowhere/results.jsonl: run `poolrl reproduce` first"),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),

@@ -22,7 +22,7 @@ from poolrl.paper.trials import Run
 from poolrl.paper.workers import Plan, carry_out, plan_for
 from poolrl.paper.write_up import Origin, page, report_sections, save_figures
 
-RESULTS = "results.sqlite"
+RESULTS = "results.jsonl"
 CHOICES = ("all", *SWEEPS, "claims", "report")
 LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
 ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
@@ -99,7 +99,6 @@ def _run_missing(
                 console.print(f"{stage}: {total:,} to do")
 
         def finished(_: Run) -> None:
-            results.note("seconds", f"{before + time.monotonic() - began:.1f}")  # now: the next run may be interrupted
             task = bars.tasks[-1]
             bars.advance(task.id)
             total = int(task.total or 0)
@@ -112,6 +111,8 @@ def _run_missing(
         except KeyboardInterrupt:
             kept = f"every finished run is kept in {out / RESULTS}"
             raise ValueError(f"stopped; {kept}: run the same command again to go on") from None
+        finally:
+            results.note("seconds", f"{before + time.monotonic() - began:.1f}")
 
 
 def _print_section(console: Console, part: Section) -> None:
