@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from poolrl.data.counts import count_outcomes
 from poolrl.data.sources import duckdb as duckdb_files
-from poolrl.data.sources import opening, sales
+from poolrl.data.sources import opening
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
+from poolrl.workflow.config import sales
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.shop_example import simulated_chain, write_example
 from tests.helpers.duckdb_files import hostile, write_file

@@ -21,7 +21,7 @@ from poolrl.ledger.accounts import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level, moved_trajectories, outcome_trees
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.sections import SalesTable
+from poolrl.workflow.config.sales import SalesTable
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.trades.shop_example import write_example

@@ -16,7 +16,8 @@ from poolrl.workflow.column_names import LABEL_MEANINGS
 from poolrl.workflow.config import answers as texts
 from poolrl.workflow.config.answers import Answers, Interview, Proposal, flag_of
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
-from poolrl.workflow.config.sections import SALES_ROLES, Key
+from poolrl.workflow.config.sales import SALES_ROLES
+from poolrl.workflow.config.sections import Key
 from poolrl.workflow.trades.trade import TRADES, code_beside, trade_named
 
 init_verb = verb("""\

@@ -23,13 +23,13 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.expressions import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
-from poolrl.data.sources.sales import SHUT, TWICE
 from poolrl.data.table import Table
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels, Policy
 from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
+from poolrl.workflow.config.sales import SHUT, TWICE
 from poolrl.workflow.open_log import EXPLAINED
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."

@@ -8,9 +8,9 @@ from poolrl.data.periods import rows_of_period
 from poolrl.data.sources.engine import Source
 from poolrl.data.sources.log_files import CsvFormat
 from poolrl.data.sources.opening import open_source
-from poolrl.data.sources.sales import columns_read
 from poolrl.data.table import Table
 from poolrl.workflow.config.configuration import Config, ConfigFile
+from poolrl.workflow.config.sales import columns_read
 
 # Columns that an explained log of a sales export has beside those that are counted.
 EXPLAINED = ("why", "shop", "monday")

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
 from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
-from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
+from poolrl.workflow.config.sales import SAME_WEEKDAY
+from poolrl.workflow.config.sections import DATABASE_FILE, Key
 from poolrl.workflow.trades.problem_section import AMOUNTS
 from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
 

@@ -13,14 +13,14 @@ from pydantic import BaseModel, ValidationError, field_validator, model_validato
 from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
 from poolrl.checks import nearest
 from poolrl.data.log import Columns
-from poolrl.data.sources.sales import WEEKDAYS, export_query
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.workflow.config import sections
-from poolrl.workflow.config.sections import Key, LogTable, PeriodFacts, PlanFacts, Privacy, ProblemSection, SalesTable
+from poolrl.workflow.config.sales import MONDAY, WEEKDAYS, SalesTable, export_query
+from poolrl.workflow.config.sections import Key, LogTable, PeriodFacts, PlanFacts, Privacy, ProblemSection
 from poolrl.workflow.trades.problem_section import AMOUNTS, OperationFacts
 from poolrl.workflow.trades.trade import Trade, code_beside, trade_named, trade_of
 
@@ -134,7 +134,7 @@ class Config(Facts):
         """Which trajectories a release reads; None stands for all of them."""
         rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
         period = self.period.of(rule or self.columns().scale)
-        return period and (replace(period, column=f"{sections.MONDAY} by {self._dates}") if self.sales else period)
+        return period and (replace(period, column=f"{MONDAY} by {self._dates}") if self.sales else period)
 
     @property
     def forgetting(self) -> float:

@@ -6,7 +6,6 @@ bounds are the rule by which both the file and an answer are judged.
 
 from __future__ import annotations
 
-import datetime
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from pydantic.fields import FieldInfo
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
-from poolrl.data.sources.sales import WEEKDAYS, plain_word
 from poolrl.ledger.accounts import Period, When, normal_name
 from poolrl.problems.labels import MOST_LABEL_CELLS
 
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from poolrl.workflow.trades.trade import Trade
 
 SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")
-# The column of a sales export's query that says when a week begins.
-MONDAY = "monday"
-SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
-# Columns of a sales export that no two keys may share.
-SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
 # Keys of [log] that a sales export has no use for.
 WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_to", "left", "scale", "scale_memory")
 # Words of a flag, as tables write them.
@@ -86,7 +79,13 @@ def keys_of_model(section: str, model: type[BaseModel]) -> list[Key]:
     return [Key.of(section, name, field) for name, field in model.model_fields.items()]
 
 
-def _require_different(yes: list[str], no: list[str]) -> None:
+def plain_word(word: str) -> str:
+    """A word of a flag, as it is compared."""
+    return word.strip().lower()
+
+
+def require_different(yes: list[str], no: list[str]) -> None:
+    """Refuse one word that means both."""
     if both := {plain_word(word) for word in yes} & {plain_word(word) for word in no}:
         raise ValueError(f"yes and no must not share a word, as they do {sorted(both)[0]!r}")
 
@@ -132,7 +131,7 @@ class LogTable(Facts):
     def _consistent(self) -> Self:
         if bool(self.scale) != (self.scale_memory is not None):
             raise ValueError("scale and scale_memory go together: a scale from outside the log has memory 0")
-        _require_different(self.yes, self.no)
+        require_different(self.yes, self.no)
         if not self.source.startswith(SERVER):
             return self
         if not self.query:
@@ -140,108 +139,6 @@ class LogTable(Facts):
         if "password=" in self.source or urlsplit(self.source).password is not None:
             raise ValueError("source must not hold a password, for this file is public: use PGPASSWORD or ~/.pgpass")
         return self
-
-
-def _column(role: str, why: str) -> Any:
-    return asked(flag=f"{role}_column", description=f"column: {why}")
-
-
-class SalesTable(Facts):
-    """How to read a sales export: a row per shop, date and product. A week of a shop is a trajectory."""
-
-    shop: Name = _column("shop", "which shop")
-    date: Name = _column("date", "which day")
-    product: Name = _column("product", "which product, by a name of [problem] products")
-    opening: Name = _column("opening", "stock in the morning, before the delivery")
-    delivery: Name = _column("delivery", "what was delivered on that day")
-    sales: Name = _column("sales", "what was sold on that day")
-    stock_out: Name | None = asked(None, "", flag="stock_out_column")
-    """column: whether the shelf ran empty; left out, it did where all that was there was sold"""
-    open: Name | None = asked(None, "", flag="open_column")
-    """column: whether the shop was open; a row of a closed day is unobserved"""
-    labels: dict[str, str] = asked({}, "", flag="label_columns")
-    """columns of the labels of [problem]: { promotion = "Aktion" }; one left out has a column of its own name"""
-    table: Name | None = asked(None, "")
-    """goes with a .duckdb file: the name of its table"""
-    delimiter: Literal[",", ";", "\t", "|"] = asked(",", ",")
-    """CSV: what stands between fields"""
-    encoding: Literal["utf-8", "latin-1"] = asked("utf-8", "utf-8")
-    """CSV: how letters are written; "latin-1" for many exports of Windows"""
-    decimal: Literal[".", ","] = asked(".", ".")
-    """what stands before the decimals of a number"""
-    thousands: Literal["", ".", ",", "'", " "] = asked("", "")
-    """what stands between groups of three digits, if anything"""
-    date_format: Name | None = asked(None, "")
-    """how dates are written: %d.%m.%Y for 31.12.2025; left out, 2025-12-31"""
-    yes: list[str] = asked(["true", "yes", "1"], "true,yes,1", min_length=1)
-    """words that mean yes in the columns stock_out and open ("" is an empty field)"""
-    no: list[str] = asked(["false", "no", "0"], "false,no,0", min_length=1)
-    """words that mean no there"""
-    closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = asked([], "", max_length=6)
-    """days on which no shop ever opens (Mon ... Sun): they are no steps"""
-    missing_days: Literal["unobserved", "nothing happened"] = asked("unobserved", "unobserved")
-    """a day without a row: "unobserved", or "nothing happened" (stock of that week's row before, nothing else)"""
-    scale: Name | None = asked(None, "")
-    """what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or the name
-    of a column; left out, units"""
-    scale_memory: int | None = asked(None, "", ge=0, le=10_000)
-    """goes with a column: how many other weeks' scales may change with one week; 0 if it is from outside the log"""
-    scale_floor: float = Field(default=1.0, gt=0)
-    """goes with same weekday: the least scale, in units, for products that hardly sell"""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        faults = []
-        if self.date_format is not None and not reads_dates(self.date_format):
-            faults.append("date_format must give day, month and year, such as %d.%m.%Y or %m/%d/%y")
-        _require_different(self.yes, self.no)
-        if self.decimal == self.thousands:
-            faults.append("decimal and thousands must differ")
-        if len(set(self.closed)) < len(self.closed):
-            faults.append("closed must not name a day twice")
-        if self.weeks is not None and not 1 <= self.weeks <= 52:
-            faults.append('scale must be "same weekday, last m weeks" with m in 1 .. 52')
-        by_column = self.scale is not None and self.weeks is None
-        if by_column and self.scale_memory is None:
-            faults.append(
-                "scale names a column, so scale_memory is needed: how many other weeks' scales may change when one "
-                'week is replaced (0 if it comes from outside the log), or write "same weekday, last 4 weeks"'
-            )
-        if not by_column and self.scale_memory is not None:
-            faults.append("scale_memory goes with a column as scale: that of the same weekday is known")
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
-
-    @property
-    def weeks(self) -> int | None:
-        """m of "same weekday, last m weeks"; None for another scale, or none."""
-        found = None if self.scale is None else SAME_WEEKDAY.fullmatch(self.scale.strip())
-        return None if found is None else int(found[1])
-
-    def memory(self, *, weeks_public: bool) -> int:
-        """How many other weeks' scales may change when one week of a shop is replaced.
-
-        The mean over the m weeks before serves the m weeks after. A week that becomes another one changes m scales
-        where it leaves and m where it arrives. Where shop and week are public and stay, these are the same m.
-        """
-        if self.weeks is None:
-            return self.scale_memory or 0
-        return self.weeks if weeks_public else 2 * self.weeks
-
-    @property
-    def open_days(self) -> list[int]:
-        """The days of a week that are steps, Monday being 1."""
-        return [number for number, day in enumerate(WEEKDAYS, 1) if day not in self.closed]
-
-
-def reads_dates(form: str) -> bool:
-    """Whether a format gives back the dates that it has written."""
-    days = [datetime.date(2025, 3, 4), datetime.date(2024, 12, 31), datetime.date(1999, 1, 10)]
-    try:
-        return all(datetime.datetime.strptime(day.strftime(form), form).date() == day for day in days)
-    except (ValueError, re.error):
-        return False
 
 
 class Privacy(Facts):

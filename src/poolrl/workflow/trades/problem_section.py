@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
 from poolrl.data.sources.log_files import quoted_name as quoted
-from poolrl.data.sources.sales import LABEL_COLUMN, WEEKDAYS, flag_sql, sales_query
 from poolrl.problems.inventory import LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.config import sections
-from poolrl.workflow.config.sections import DeclaredValues, Key, LogTable, ProblemSection, SalesTable, asked
+from poolrl.workflow.config.sales import LABEL_COLUMN, MONDAY, SALES_ROLES, WEEKDAYS, SalesTable, flag_sql, sales_query
+from poolrl.workflow.config.sections import DeclaredValues, Key, LogTable, ProblemSection, asked
 from poolrl.workflow.trades.trade import TableColumn, Trade, trade_named
 
 if TYPE_CHECKING:
@@ -142,15 +142,15 @@ class ShopFacts(ProblemSection):
             faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
         if self.horizon != days:
             faults.append(f"[problem] horizon must be {days}: the days of a week but those of [sales] closed")
-        if config.period.column not in ("", sections.MONDAY):
-            faults.append(f'[period] column must be "{sections.MONDAY}" with [sales]: the date on which a week begins')
+        if config.period.column not in ("", MONDAY):
+            faults.append(f'[period] column must be "{MONDAY}" with [sales]: the date on which a week begins')
         if privacy.unit not in (None, "shop"):
             faults.append('[privacy] unit must be "shop" with [sales], or be left out: each week of a shop by itself')
         if extra := sorted(set(sales.labels) - set(self.labels)):
             faults.append(f"[sales] labels names {extra[0]!r}, which [problem] labels does not declare")
         if privacy.weeks_public and (sales.weeks is None or privacy.unit is not None):
             faults.append('[privacy] weeks_public goes with a scale of the same weekday, and without unit = "shop"')
-        columns = {name: getattr(sales, name) for name in sections.SALES_ROLES if getattr(sales, name) is not None}
+        columns = {name: getattr(sales, name) for name in SALES_ROLES if getattr(sales, name) is not None}
         for name, column in columns.items():
             if list(columns.values()).count(column) > 1:
                 faults.append(f"[sales] {name} names the column {column!r}, which another key names too")
@@ -185,7 +185,7 @@ class ShopFacts(ProblemSection):
         days = [day for day in WEEKDAYS if day not in closed]
         facts["problem"] |= {"kind": trade.kind, "horizon": len(days), "steps": days}
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
-        facts["period"]["column"] = sections.MONDAY if facts["period"]["first"] else None
+        facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
 
     @classmethod
     def refuse(cls, key: Key, value: Any, products: int) -> None:

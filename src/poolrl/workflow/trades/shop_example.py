@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from poolrl.checks import FloatArray
-from poolrl.data.sources.sales import WEEKDAYS
 from poolrl.data.trajectories import Trajectories
 from poolrl.problems.inventory import LostSales
 from poolrl.simulation.logs import simulate_log
+from poolrl.workflow.config.sales import WEEKDAYS
 
 PRODUCTS = ("bread", "milk", "salad")
 SHOP_COUNT, WEEK_COUNT = 40, 50

@@ -13,7 +13,6 @@ from poolrl.data.row_rules import SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
-from poolrl.data.sources.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, columns_read, field_counts, typed_rows
 from poolrl.data.table import Table
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
@@ -21,6 +20,7 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.workflow import check
 from poolrl.workflow.check import MOSTLY, LogFinding, RowFault, Standing, integers_of, many, share_of
 from poolrl.workflow.config.configuration import Config, ConfigFile
+from poolrl.workflow.config.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, columns_read, field_counts, typed_rows
 from poolrl.workflow.trades.trade import trade_of
 
 # At most this many products have a share of their own in a line.

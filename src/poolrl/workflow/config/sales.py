@@ -12,54 +12,131 @@ weeks": that is a mean over the m calendar weeks before, which `SalesTable.memor
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Self
 
+from pydantic import Field, model_validator
+
+from poolrl.certificate.certificate import Facts
 from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
+from poolrl.workflow.config.sections import Name, asked, plain_word, require_different
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONDAY = "monday"  # the column of the query that says when a week begins
 LABEL_COLUMN = "label_{}"  # the column of each label in the query
 LARGEST_READ = 10**12  # the largest number that is read. Sums of thousandths of such numbers are exact
 # Columns that are read as yes and no; others are numbers. A row is unobserved if one of them cannot be read.
 FLAGS = ("open", "stock_out")
+# Columns of a sales export that no two keys may share.
+SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
+SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
 TWICE, SHUT = "double rows", "closed"  # other reasons why a row is unobserved
 # Counts of rows on which the shelf ran out, of these with stock left, of rows that sold all, of these without a flag.
 FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 
 
-class SalesExport(Protocol):
-    """The declarations of an export. [sales] of a configuration has the same keys, and says what they mean."""
+def _column(role: str, why: str) -> Any:
+    return asked(flag=f"{role}_column", description=f"column: {why}")
 
-    shop: str
-    date: str
-    product: str
-    opening: str
-    delivery: str
-    sales: str
-    stock_out: str | None
-    open: str | None
-    table: str | None
-    decimal: Literal[".", ","]
-    thousands: Literal["", ".", ",", "'", " "]
-    date_format: str | None
-    yes: list[str]
-    no: list[str]
-    missing_days: Literal["unobserved", "nothing happened"]
-    scale: str | None
-    scale_floor: float
+
+class SalesTable(Facts):
+    """How to read a sales export: a row per shop, date and product. A week of a shop is a trajectory."""
+
+    shop: Name = _column("shop", "which shop")
+    date: Name = _column("date", "which day")
+    product: Name = _column("product", "which product, by a name of [problem] products")
+    opening: Name = _column("opening", "stock in the morning, before the delivery")
+    delivery: Name = _column("delivery", "what was delivered on that day")
+    sales: Name = _column("sales", "what was sold on that day")
+    stock_out: Name | None = asked(None, "", flag="stock_out_column")
+    """column: whether the shelf ran empty; left out, it did where all that was there was sold"""
+    open: Name | None = asked(None, "", flag="open_column")
+    """column: whether the shop was open; a row of a closed day is unobserved"""
+    labels: dict[str, str] = asked({}, "", flag="label_columns")
+    """columns of the labels of [problem]: { promotion = "Aktion" }; one left out has a column of its own name"""
+    table: Name | None = asked(None, "")
+    """goes with a .duckdb file: the name of its table"""
+    delimiter: Literal[",", ";", "\t", "|"] = asked(",", ",")
+    """CSV: what stands between fields"""
+    encoding: Literal["utf-8", "latin-1"] = asked("utf-8", "utf-8")
+    """CSV: how letters are written; "latin-1" for many exports of Windows"""
+    decimal: Literal[".", ","] = asked(".", ".")
+    """what stands before the decimals of a number"""
+    thousands: Literal["", ".", ",", "'", " "] = asked("", "")
+    """what stands between groups of three digits, if anything"""
+    date_format: Name | None = asked(None, "")
+    """how dates are written: %d.%m.%Y for 31.12.2025; left out, 2025-12-31"""
+    yes: list[str] = asked(["true", "yes", "1"], "true,yes,1", min_length=1)
+    """words that mean yes in the columns stock_out and open ("" is an empty field)"""
+    no: list[str] = asked(["false", "no", "0"], "false,no,0", min_length=1)
+    """words that mean no there"""
+    closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = asked([], "", max_length=6)
+    """days on which no shop ever opens (Mon ... Sun): they are no steps"""
+    missing_days: Literal["unobserved", "nothing happened"] = asked("unobserved", "unobserved")
+    """a day without a row: "unobserved", or "nothing happened" (stock of that week's row before, nothing else)"""
+    scale: Name | None = asked(None, "")
+    """what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or the name
+    of a column; left out, units"""
+    scale_memory: int | None = asked(None, "", ge=0, le=10_000)
+    """goes with a column: how many other weeks' scales may change with one week; 0 if it is from outside the log"""
+    scale_floor: float = Field(default=1.0, gt=0)
+    """goes with same weekday: the least scale, in units, for products that hardly sell"""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = []
+        if self.date_format is not None and not reads_dates(self.date_format):
+            faults.append("date_format must give day, month and year, such as %d.%m.%Y or %m/%d/%y")
+        require_different(self.yes, self.no)
+        if self.decimal == self.thousands:
+            faults.append("decimal and thousands must differ")
+        if len(set(self.closed)) < len(self.closed):
+            faults.append("closed must not name a day twice")
+        if self.weeks is not None and not 1 <= self.weeks <= 52:
+            faults.append('scale must be "same weekday, last m weeks" with m in 1 .. 52')
+        by_column = self.scale is not None and self.weeks is None
+        if by_column and self.scale_memory is None:
+            faults.append(
+                "scale names a column, so scale_memory is needed: how many other weeks' scales may change when one "
+                'week is replaced (0 if it comes from outside the log), or write "same weekday, last 4 weeks"'
+            )
+        if not by_column and self.scale_memory is not None:
+            faults.append("scale_memory goes with a column as scale: that of the same weekday is known")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
 
     @property
     def weeks(self) -> int | None:
-        """m of "same weekday, last m weeks"."""
+        """m of "same weekday, last m weeks"; None for another scale, or none."""
+        found = None if self.scale is None else SAME_WEEKDAY.fullmatch(self.scale.strip())
+        return None if found is None else int(found[1])
+
+    def memory(self, *, weeks_public: bool) -> int:
+        """How many other weeks' scales may change when one week of a shop is replaced.
+
+        The mean over the m weeks before serves the m weeks after. A week that becomes another one changes m scales
+        where it leaves and m where it arrives. Where shop and week are public and stay, these are the same m.
+        """
+        if self.weeks is None:
+            return self.scale_memory or 0
+        return self.weeks if weeks_public else 2 * self.weeks
 
     @property
     def open_days(self) -> list[int]:
         """The days of a week that are steps, Monday being 1."""
+        return [number for number, day in enumerate(WEEKDAYS, 1) if day not in self.closed]
 
 
-def plain_word(word: str) -> str:
-    """A word of a flag, as it is compared."""
-    return word.strip().lower()
+def reads_dates(form: str) -> bool:
+    """Whether a format gives back the dates that it has written."""
+    days = [datetime.date(2025, 3, 4), datetime.date(2024, 12, 31), datetime.date(1999, 1, 10)]
+    try:
+        return all(datetime.datetime.strptime(day.strftime(form), form).date() == day for day in days)
+    except (ValueError, re.error):
+        return False
 
 
 def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
@@ -70,7 +147,7 @@ def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
 
 
 def sales_query(
-    sales: SalesExport, *, labels: Mapping[str, str], step_labels: Collection[str] = (), explained: bool = False
+    sales: SalesTable, *, labels: Mapping[str, str], step_labels: Collection[str] = (), explained: bool = False
 ) -> str:
     """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
@@ -92,7 +169,7 @@ def sales_query(
     return f"WITH {', '.join(steps)}\nSELECT 'shop ' || shop || ', week of ' || monday AS week, {columns}\nFROM {rows}"
 
 
-def number_reading(column: str, sales: SalesExport) -> str:
+def number_reading(column: str, sales: SalesTable) -> str:
     """A field as a number; NULL where it has another spelling than the declared one."""
     text = f"CAST({quoted_name(column)} AS VARCHAR)"
     if sales.thousands:
@@ -107,7 +184,7 @@ def number_reading(column: str, sales: SalesExport) -> str:
     return f"TRY_CAST({text} AS DOUBLE)"
 
 
-def date_reading(sales: SalesExport) -> str:
+def date_reading(sales: SalesTable) -> str:
     """A field as a date; NULL where it is spelt otherwise than declared, or lies outside four centuries."""
     column = quoted_name(sales.date)
     read = f"TRY_CAST({column} AS DATE)"
@@ -117,7 +194,7 @@ def date_reading(sales: SalesExport) -> str:
     return f"CASE WHEN {read} BETWEEN DATE '1800-01-01' AND DATE '2199-12-31' THEN {read} END"
 
 
-def readings(sales: SalesExport) -> dict[str, str]:
+def readings(sales: SalesTable) -> dict[str, str]:
     """How each column that must be readable is read; those that are not there are left out."""
     amounts = ["opening", "delivery", "sales", *(["scale"] if sales.scale is not None and sales.weeks is None else [])]
     flags = [name for name in FLAGS if getattr(sales, name) is not None]
@@ -132,20 +209,20 @@ def unreadable(name: str) -> str:
     return f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
 
 
-def columns_read(sales: SalesExport, labels: Mapping[str, str]) -> list[str]:
+def columns_read(sales: SalesTable, labels: Mapping[str, str]) -> list[str]:
     """The columns of the export that the query reads."""
     read = [sales.shop, sales.date, sales.product, *(getattr(sales, name) for name in readings(sales))]
     return list(dict.fromkeys([*read, *labels.values()]))
 
 
-def export_query(sales: SalesExport, labels: Mapping[str, str]) -> str | None:
+def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
     """SQL for these columns in a database file; None for other files."""
     if sales.table is None:
         return None
     return f"SELECT {', '.join(map(quoted_name, columns_read(sales, labels)))} FROM {quoted_name(sales.table)}"
 
 
-def typed_rows(sales: SalesExport, texts: Mapping[str, str]) -> str:
+def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
     """Every row of the export, its fields read: NULL where one cannot be. `texts` are columns that stay text."""
     plain = {name: f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '')" for name, column in texts.items()}
     columns = [
@@ -158,7 +235,7 @@ def typed_rows(sales: SalesExport, texts: Mapping[str, str]) -> str:
     return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
 
 
-def field_counts(sales: SalesExport, products: Sequence[str]) -> dict[str, str]:
+def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
     """What `poolrl check` counts in `typed_rows`: all rows, and those of which a field cannot be read or used."""
     known, names = list(readings(sales)), ", ".join(map(quoted_text, products))
     counts = {
@@ -179,7 +256,7 @@ def field_counts(sales: SalesExport, products: Sequence[str]) -> dict[str, str]:
     return counts
 
 
-def _days(sales: SalesExport, labels: list[str]) -> str:
+def _days(sales: SalesTable, labels: list[str]) -> str:
     """Rows of the weeks. `why` says what cannot be read of one."""
     known = readings(sales)
     reasons = [f"WHEN {unreadable(name)} THEN '{name}'" for name in known]
@@ -201,7 +278,7 @@ def _days(sales: SalesExport, labels: list[str]) -> str:
 )"""
 
 
-def _cells(sales: SalesExport, labels: list[str]) -> str:
+def _cells(sales: SalesTable, labels: list[str]) -> str:
     """One row per day and product. A value that stands twice, or cannot be read, is unobserved."""
     numbers = ["opening", "order_up_to", "remaining", "sales", *(["scale"] if "scale" in readings(sales) else [])]
     once = [f"CASE WHEN count(*) = 1 AND max(why) IS NULL THEN max({name}) END AS {name}" for name in numbers]
@@ -216,7 +293,7 @@ def _cells(sales: SalesExport, labels: list[str]) -> str:
 )"""
 
 
-def _nothing_happened(sales: SalesExport, labels: list[str], step_labels: list[str]) -> str:
+def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str:
     """A row stands for itself and for the days after it in its week that have none: no delivery, no sale.
 
     Days before the first row of a week stay unobserved. So do days whose label or scale only a row could tell.
@@ -235,7 +312,7 @@ def _nothing_happened(sales: SalesExport, labels: list[str], step_labels: list[s
 )"""
 
 
-def _scaled(sales: SalesExport, rows: str) -> str:
+def _scaled(sales: SalesTable, rows: str) -> str:
     """The scale of shop, product and weekday: mean sales of the m weeks before, if at least half of them are there.
 
     Sums are of whole thousandths. So they are exact, and no other week decides how one is rounded.
