@@ -6,9 +6,11 @@ its mean. The tables have standard deviations.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +27,16 @@ from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, GRANULARITIES, JUDGED, NAMES, PAPERS, PLACES, PUBLISHED, RHOS, Range, Setting
 from poolrl.privacy.zcdp import epsilon_shown
 
-Rows = tuple[tuple[str, ...], ...]
-Cell = Callable[[Runs, Setting], str]
+Row = tuple[str, ...]
 BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
 IN_RQ1 = (
     *(*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT),
     *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL, sweeps.REPLAY),
 )
+
+
+IN_RQ3 = (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)
+SECTIONS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "templates" / "sections.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,21 @@ class Section:
     title: str
     text: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
-    rows: Rows = ()
+    rows: tuple[Row, ...] = ()
     picture: Picture | None = field(default=None, compare=False)
     detail: bool = False
+
+
+def section(
+    key: str, header: Sequence[str] = (), rows: Iterable[Row] = (), *, figure: Figure | None = None, **facts: Any
+) -> Section:
+    """A section of `sections.toml`, with its facts filled in, and without the rows that have no cell but their name."""
+    written = SECTIONS[key]
+    title = written["title"].format(**facts)
+    text = tuple(words.format(**facts) for words in written.get("text", ()))
+    picture = None if figure is None else Picture(written["picture"], written["alt"], figure)
+    filled = tuple(row for row in rows if any(row[1:]))
+    return Section(title, text, tuple(header), filled, picture, written.get("detail", False))
 
 
 def in_percent(runs: Runs, setting: Setting, measure: str = "gap", *, spread: bool = True) -> str:
@@ -76,52 +93,34 @@ def _mean(values: FloatArray, write: Callable[[float], str], *, spread: bool = T
     return write(values.mean()) + (f" ± {write(values.std(ddof=1))}" if spread and len(values) > 1 else "")
 
 
-def _difference(runs: Runs, setting: Setting) -> str:
-    """Mean ± standard deviation of c* − c, the appendix's gap. Only luck makes it positive."""
-    return _mean(runs.measured(setting, "best_cost") - runs.measured(setting, "cost"), "{:,.0f}".format)
+# What the cells of a table hold, by the name of its section.
+CELLS: dict[str, Callable[[Runs, Setting], str]] = {
+    "gap": in_percent,
+    "gap-within": lambda runs, s: in_percent(runs, s, "gap_within"),
+    # c* − c, the appendix's gap. Only luck makes it positive.
+    "difference": lambda runs, s: _mean(runs.measured(s, "best_cost") - runs.measured(s, "cost"), "{:,.0f}".format),
+    "seconds": lambda runs, s: _mean(runs.measured(s, "seconds"), "{:.3f}".format, spread=False),
+    "per-step": lambda runs, s: _mean(runs.measured(s, "cost") / s.horizon, "{:.4f}".format),
+}
 
 
-def filled(rows: Iterable[tuple[str, ...]]) -> Rows:
-    """Without the rows that have no cell but their name."""
-    return tuple(row for row in rows if any(row[1:]))
-
-
-def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
+def rq1_sections(runs: Runs, source: Rossmann | None) -> Iterator[Section]:
     """POOL against IP and OP over ρ. The picture of the paper's data is in the summary."""
     places = [place for place, move in PLACES.items() if runs.of(move(BASE))]
     if not places:
-        return []
-    others = [place for place in places if place not in PAPERS]
-    reading = "The picture is at the top. Points are means over runs; bars span the middle two thirds of them."
-    parts = [Section("RQ1: POOL and its baselines over ρ", (reading,))]
-    text = {
-        sweeps.SYNTHETIC: (
-            "D ~ U[0, 100] as in the paper. The plan on the public bounds alone is exact here, because the public "
-            "prior is uniform too. On this data set no learner can gain anything from the log. The other families "
-            "show what learning gives.",
-        ),
-        sweeps.STORE_1: (
-            "66 training weeks, 67 test weeks. The runs differ in costs, in the logged orders and in noise.",
-        ),
-    }
+        return
+    yield section("rq1")
     for place in places:
         learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
-        table = _over(runs, BUDGETS, learners)
-        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table, detail=True))
-        if place == sweeps.STORE_1:
-            title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
-            parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference), detail=True))
-    if others:
-        alt = "The same on other demand families and on several stores"
-        more = Picture("rq1-more", alt, budgets(runs, others))
-        parts.append(Section("RQ1 beyond the paper", picture=more, detail=True))
+        for cells in ("gap", "difference") if place == sweeps.STORE_1 else ("gap",):
+            yield _table(runs, cells, f"RQ1, {place}", BUDGETS, learners)
+    if others := [place for place in places if place not in PAPERS]:
+        yield section("rq1-more", figure=budgets(runs, others))
     if source is not None:
-        alt = "Autocorrelation of daily sales with peaks every seven days"
-        parts.append(Section("Rossmann's weekly cycle", picture=Picture("acf", alt, weekly_cycle(source))))
-    return parts
+        yield section("acf", figure=weekly_cycle(source))
 
 
-def rq2_sections(runs: Runs) -> list[Section]:
+def rq2_sections(runs: Runs) -> Iterator[Section]:
     """One hyperparameter at a time."""
     learners = {NAMES[learner]: learner for learner in JUDGED}
     learners |= {f"Pool, {demand} demand": replace(BASE, data=demand) for demand in sweeps.DEMAND_LAWS[1:]}
@@ -131,90 +130,48 @@ def rq2_sections(runs: Runs) -> list[Section]:
     panels = [
         Panel((*strokes, below) if each is sweeps.BOUNDARIES else strokes, each) for each in sweeps.HYPERPARAMETERS
     ]
-    alt = "Relative gap against horizon, boundary, dimensions and granularity"
-    beyond = "The paper's gap compares with an optimum that may order beyond λ. No learner can observe that region."
-    parts = [Section("RQ2: hyperparameters", (beyond,), picture=Picture("rq2", alt, _draw(runs, panels, 2)))]
+    yield section("rq2", figure=_draw(runs, panels, 2))
     for each in sweeps.HYPERPARAMETERS:
-        title = f"RQ2, {each.symbol}: gap to SAA in percent"
-        parts.append(Section(title, (), *_over(runs, each, learners), detail=True))
-        if each is sweeps.BOUNDARIES:
-            within = _over(runs, each, learners, lambda runs, setting: in_percent(runs, setting, "gap_within"))
-            title = f"RQ2, {each.symbol}: gap to the best policy below λ in percent"
-            parts.append(Section(title, (), *within, detail=True))
-    return parts
+        for cells in ("gap", "gap-within") if each is sweeps.BOUNDARIES else ("gap",):
+            yield _table(runs, cells, f"RQ2, {each.symbol}", each, learners)
 
 
-def rq3_sections(runs: Runs) -> list[Section]:
+def rq3_sections(runs: Runs) -> Iterator[Section]:
     """Zones against grids."""
-    learners = {NAMES[learner]: learner for learner in (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)}
-    text = (
-        "The grid has M cells per axis, so M² nodes at w = d = 1. Rows of the transition table that are sure to be "
-        "noise-dominated are never drawn, for zones and grid alike. Both are therefore far quicker than a dense table. "
-        "Times are processor seconds of one fit; geometry is included, and timed once for fits that share it. With "
-        "outcome counts there are no visits to spread over nodes: that row shows the zones by themselves.",
-    )
     # The paper's third figure: gap on the left, time on the right; both data sets.
     panels = [
         Panel([replace(stroke, measure=measure) for stroke in DISCRETISATIONS], GRANULARITIES, place)
         for place in PAPERS
         for measure in ("gap", "seconds")
     ]
-    alt = "Gap and running time of zones and grids against M"
-    parts = [Section("RQ3: zones against a grid", text, picture=Picture("rq3", alt, _draw(runs, panels, 2)))]
-
-    def seconds(runs: Runs, setting: Setting) -> str:
-        return _mean(runs.measured(setting, "seconds"), "{:.3f}".format, spread=False)
-
-    cells: dict[str, Cell] = {"gap to SAA in percent": in_percent, "processor seconds of one fit": seconds}
+    yield section("rq3", figure=_draw(runs, panels, 2))
     for place in PAPERS:
-        there = {name: PLACES[place](learner) for name, learner in learners.items()}
+        learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ3}
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
-            for title, cell in cells.items():
-                table = _over(runs, GRANULARITIES, there, cell)
-                parts.append(Section(f"RQ3, {place}: {title}", (), *table, detail=True))
-    return parts
+            for cells in ("gap", "seconds"):
+                yield _table(runs, cells, f"RQ3, {place}", GRANULARITIES, learners)
 
 
-def sensitivity_sections(runs: Runs) -> list[Section]:
+def sensitivity_sections(runs: Runs) -> Iterator[Section]:
     """What the paper leaves open."""
     learners = {NAMES[learner]: learner for learner in (*JUDGED, sweeps.NON_PRIVATE)} | {"no data": sweeps.DATA_FREE}
     rows = (
         (name, *(in_percent(runs, move(learner), spread=False) for learner in learners.values()))
         for name, move in sweeps.OPEN_CHOICES.items()
     )
-    text = (
-        "The paper does not state the number of trajectories, how they were collected, which δ it uses, or what is "
-        "held fixed. Our base setting: n = 10,000, orders uniform between stock and λ, δ = 0.05, H = 5, w + d = 2, "
-        "M = 100, λ = 1, ρ = 1. Here each choice varies alone. *low*: orders uniform up to half of λ only; *steady*: "
-        "about 60% of λ.",
-    )
     strokes = [replace(stroke, measure="gap_optimum") for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED)]
     panels = [Panel(strokes, sweeps.LOG_SIZES, place) for place in sweeps.KNOWN_OPTIMUM]
-    alt = "Gap to the true optimum against the number of trajectories"
-    why = "Shares of noise-dominated nodes, of values cut at zero and of empty rings"
-    return [
-        Section("What the paper does not state", text),
-        Section("Open choices: gap to SAA in percent", (), ("choice", *learners), filled(rows), detail=True),
-        Section("Sample size", picture=Picture("sample-size", alt, _draw(runs, panels, 3))),
-        Section("Why Pool.published fails", _why_text(runs), picture=Picture("why", why, fallbacks(runs))),
-        _why_table(runs),
-    ]
+    yield section("open")
+    yield section("open-choices", ("choice", *learners), rows)
+    yield section("sample-size", figure=_draw(runs, panels, 3))
+    if runs.of(PUBLISHED):
+        shares = {name: 100 * runs.measured(PUBLISHED, name).mean() for name in ("fell_back", "clipped")}
+        yield section("why", figure=fallbacks(runs), **shares)
+    yield _shares(runs)
 
 
-def _why_text(runs: Runs) -> tuple[str, ...]:
-    if not runs.of(PUBLISHED):
-        return ()
-    fell, cut = (100 * runs.measured(PUBLISHED, name).mean() for name in ("fell_back", "clipped"))
-    return (
-        f"At the base setting {fell:.0f}% of the nodes are noise-dominated. With the printed constants {cut:.0f}% of "
-        "the values are cut at zero. Where every value is zero, the policy orders nothing, whatever ρ, M, λ or n: its "
-        "gap is that of an empty shelf. Softening Γ brings back the values of visited nodes. But visit counts spread n "
-        "trajectories over M(w + d) nodes, so a larger M leaves fewer visits per node, and a larger share of the nodes "
-        "is noise-dominated.",
-    )
-
-
-def _why_table(runs: Runs) -> Section:
+def _shares(runs: Runs) -> Section:
+    """What happens to the nodes of Pool.published."""
     moves = (RHOS, GRANULARITIES, sweeps.PRODUCT_COUNTS)
     settings = {f"synthetic, {each.symbol} = {each.shown(s):g}": s for each in moves for s in each.over(PUBLISHED)}
     settings |= {f"Store 1, ρ = {setting.rho:g}": setting for setting in RHOS.over(sweeps.real(PUBLISHED))}
@@ -226,35 +183,24 @@ def _why_table(runs: Runs) -> Section:
             shares = [in_percent(runs, where, measure, spread=False) for where, measure in measured]
             rows.append((name, *shares, f"{best.scale:g}"))
     header = ("setting", "noise-dominated", "Q cut, printed", "rings without data", "Q cut, best scale", "best scale")
-    return Section("Pool.published: shares in percent", (), header, tuple(rows), detail=True)
+    return section("shares", header, rows)
 
 
-def q_learning_sections(runs: Runs) -> list[Section]:
+def q_learning_sections(runs: Runs) -> Iterator[Section]:
     """Gong and Simchi-Levi's example."""
-
-    def per_step(runs: Runs, setting: Setting) -> str:
-        return _mean(runs.measured(setting, "cost") / setting.horizon, "{:.4f}".format)
-
-    learners = (sweeps.HQL, sweeps.FQL, sweeps.EXAMPLE, sweeps.PRIVATE_EXAMPLE)
-    table = _over(runs, sweeps.EPISODES, {NAMES[learner]: learner for learner in learners}, per_step)
-    text = (
-        "Backlog, D_h ~ (10 − h)/2 + U[0, 1], holding 2, shortage 10, levels on a grid of 1/20 (Gong and Simchi-Levi, "
-        "arXiv 2007.00080). The best grid level is 0.85 above the least demand and costs 0.835 per step; off the grid "
-        "it is 0.833.",
-    )
-    title = "HQL and FQL on their own example: cost per step of the learned policy"
-    return [Section(title, text, *table, detail=True)]
+    learners = {NAMES[each]: each for each in (sweeps.HQL, sweeps.FQL, sweeps.EXAMPLE, sweeps.PRIVATE_EXAMPLE)}
+    yield _table(runs, "per-step", "HQL and FQL on their own example", sweeps.EPISODES, learners)
 
 
-def _over(
-    runs: Runs, each: Range, learners: dict[str, Setting], cell: Cell = in_percent
-) -> tuple[tuple[str, ...], Rows]:
-    """Header and rows of a table: learners down, the values that were run across."""
+def _table(runs: Runs, cells: str, about: str, each: Range, learners: dict[str, Setting]) -> Section:
+    """Learners down, the values that were run across."""
     columns = zip(*(each.over(learner) for learner in learners.values()), strict=True)
     there = [column for column in columns if runs.present(column)]
     header = ("learner", *(_value_in_words(each, column[0]) for column in there))
-    rows = zip(learners, zip(*there, strict=True), strict=False)  # no rows if nothing was run
-    return header, filled((name, *(cell(runs, setting) for setting in settings)) for name, settings in rows)
+    settings_of = zip(learners, zip(*there, strict=True), strict=False)  # no rows if nothing was run
+    rows = ((name, *(CELLS[cells](runs, setting) for setting in settings)) for name, settings in settings_of)
+    made, said = section(cells, header, rows, about=about), SECTIONS[cells].get("of", {}).get(about)
+    return replace(made, text=(said,)) if said else made
 
 
 def _value_in_words(each: Range, setting: Setting) -> str:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -25,33 +26,19 @@ from poolrl.audit.cases import CASES
 from poolrl.checks import FloatArray
 from poolrl.geometry.partition import Zones
 from poolrl.paper import claims, figures, rossmann, sweeps
-from poolrl.paper.figures import Picture, Section, filled, in_percent, number
+from poolrl.paper.figures import SECTIONS, Section, in_percent, number, section
 from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED
 from poolrl.privacy import sensitivity
 from poolrl.privacy.zcdp import epsilon_shown, noise_bound
 from poolrl.problems.inventory import LostSales
 
-TITLE = "POOL, reproduced"
-SEEDED_NOTICE = (
-    "Every run here uses seeded noise of the true distribution, so that it can be repeated; such runs are NOT "
-    "PRIVATE. Demand is simulated or public, so nothing needed protection."
-)
+TITLE, SEEDED_NOTICE = SECTIONS["title"], SECTIONS["notice"]
 NEIGHBOURS = "neighbouring logs"
 AUDITED_RELEASES = 5_000  # of each learner: they prove three quarters of the claim, in some seconds
 AUDIT_VERDICTS = {"not refuted": "holds", "FLAGGED": "does not hold", "too weak": "undecided"}
 HEADLINE_DATA = (sweeps.SYNTHETIC, "normal demand", sweeps.STORE_1)
 HEADLINE_METHODS = (BASE, SOFTENED, PUBLISHED, INPUT, OUTPUT, DATA_FREE)
-CLAIMS_TEXT = (
-    "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
-    "bootstrap 95% intervals. A claim *holds* if all intervals lie above zero. It *does not hold* if one lies at "
-    "or below zero (upper ends are widened for the number of comparisons). Otherwise it is *undecided*, as is "
-    f"everything with fewer than {sweeps.FEWEST_SEEDS} seeds. A claim is *vacuous* if it holds for a policy that "
-    "never changes. The tables show the comparison that decided. pp: percentage points of relative gap.",
-    "The scale of Γ is tuned on three other seeds. Input and output perturbation run over the default learner, so "
-    "for Pool.published they differ in more than the place of the noise. On the paper's synthetic data the public "
-    "prior is the truth, so the default needs no learning there. The next table has data where it does.",
-)
 
 
 @dataclass(frozen=True)
@@ -75,23 +62,21 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
     judged = [*claims.verdicts(runs), *privacy_verdicts()]
     papers = [verdict for verdict in judged if verdict.data in (*sweeps.PAPERS, NEIGHBOURS)]
     others = [verdict for verdict in judged if verdict not in papers]
-    groups = {
+    groups: dict[str, Iterable[Section]] = {
         "summary": [summary_section(runs, papers, origin)],
         "claims": [
-            _verdict_section("The paper's claims", CLAIMS_TEXT, papers, brief=True),
-            replace(_verdict_section("What decided on the paper's claims", (), papers), detail=True),
-            Section("The same claims on data that the paper does not use", _tally(others)),
-            replace(_verdict_section("The same claims on other data, one by one", (), others), detail=True),
-            replace(
-                _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)), detail=True
-            ),
+            _verdict_section("claims", papers, brief=True, fewest=sweeps.FEWEST_SEEDS),
+            _verdict_section("decided", papers),
+            replace(section("others"), text=_tally(others)),
+            _verdict_section("others-decided", others),
+            _verdict_section("targets", claims.target_verdicts(runs)),
         ],
         "rq1": figures.rq1_sections(runs, source),
         "rq2": figures.rq2_sections(runs),
         "rq3": figures.rq3_sections(runs),
         "sensitivity": figures.sensitivity_sections(runs),
         "qlearning": figures.q_learning_sections(runs),
-        "theory": [_first_theorem(), _second_theorem(runs), _replay_section()],
+        "theory": [_first_theorem(), _second_theorem(runs), section("replay", times=change_by_replay())],
         "settings": [_settings_section(origin)],
     }
     return {name: [part for part in parts if part.rows or part.picture or part.text] for name, parts in groups.items()}
@@ -127,9 +112,8 @@ def summary_section(runs: Runs, judged: Sequence[claims.Verdict], origin: Origin
     header = ("method", "claims hold", "do not hold", "undecided", *(f"gap, {place}" for place in places))
     text = (_what_was_run(runs, origin), *_conclusions(runs, counts, places))
     papers = [place for place in places if place in sweeps.PAPERS]
-    alt = "Relative gap of POOL, input and output perturbation against the privacy budget"
-    picture = Picture("rq1", alt, figures.budgets(runs, papers)) if papers else None
-    return Section("In short", text, header, filled(rows), picture)
+    figure = figures.budgets(runs, papers) if papers else None
+    return replace(section("summary", header, rows, figure=figure), text=text)
 
 
 def _what_was_run(runs: Runs, origin: Origin) -> str:
@@ -204,9 +188,7 @@ def _tally(judged: Sequence[claims.Verdict]) -> tuple[str, ...]:
     return (f"Of claims on {places}, these hold: {said}.",)
 
 
-def _verdict_section(
-    title: str, text: tuple[str, ...], judged: Sequence[claims.Verdict], *, brief: bool = False
-) -> Section:
+def _verdict_section(key: str, judged: Sequence[claims.Verdict], *, brief: bool = False, **facts: Any) -> Section:
     """Verdicts in a table, with a column for each learner."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in judged:
@@ -214,8 +196,8 @@ def _verdict_section(
             about = (verdict.claim, verdict.data, verdict.statistic)
             rows.setdefault(about, {})[verdict.learner] = _verdict_cell(verdict, verdict.worst, brief=brief)
     learners = dict.fromkeys(verdict.learner for verdict in judged)
-    cells = tuple((*about, *(cell.get(name, "") for name in learners)) for about, cell in rows.items())
-    return Section(title, text, ("claim", "data", "claimed to be positive", *learners), cells)
+    cells = ((*about, *(cell.get(name, "") for name in learners)) for about, cell in rows.items())
+    return section(key, ("claim", "data", "claimed to be positive", *learners), cells, **facts)
 
 
 def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate, *, brief: bool) -> str:
@@ -337,14 +319,7 @@ def _first_theorem() -> Section:
                 for norm in (sizes.dimensions, math.sqrt(sizes.dimensions))
             )
             rows.append((str(2 * products), str(zones), f"{first:.4f}", f"{full:.3f}", f"{measured:.4f}"))
-    text = (
-        "One step of lost sales with known transitions, λ = 1: the largest error of reading Q between the nodes "
-        "over 20,000 random pairs. The first term of the bound, L√(w + d)/M, vanishes as M grows. The error does not, "
-        "because Assumption 1 (the reward is a function of the norm) fails for inventory. The printed bound holds "
-        "only by its second term, |w + d − ‖λ‖₂|, which is not zero even at λ = 1."
-    )
-    header = ("w + d", "M", "first term", "complete bound", "measured")
-    return Section("Theorem 1 beside the measured approximation error", (text,), header, tuple(rows), detail=True)
+    return section("theorem-1", ("w + d", "M", "first term", "complete bound", "measured"), rows)
 
 
 def _second_theorem(runs: Runs) -> Section:
@@ -357,47 +332,26 @@ def _second_theorem(runs: Runs) -> Section:
         learners = [in_percent(runs, replace(learner, rho=rho)) for learner in JUDGED]
         asked = f"{needed:,.0f}", f"{zones:.0f}"
         rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", *asked, f"{bound:,.0f}", *learners))
-    text = (
-        "H = 5, w = d = 1, M = 100, n = 10,000, hidden constants taken as one. Values lie in [0, H], so a bound "
-        "above 5 is vacuous. It takes the most favourable d̄ (all nodes visited equally often) and L = 0.5."
-    )
     header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
-    learned = (f"{NAMES[learner]}: gap %" for learner in JUDGED)
-    return Section("Theorem 2 beside the measured gap", (text,), (*header, *learned), tuple(rows), detail=True)
-
-
-def _replay_section() -> Section:
-    text = (
-        "The claimed sample complexity is free of |S||A|, because one row below λ is an observation of every "
-        "node below λ. Counted at all of them, one trajectory moves the counts by "
-        f"{change_by_replay():.1f} times the Δ₂² = 2H that is paid for (M = 20, w = d = 1, H = 5, an exact "
-        "count). ρ-zCDP would not hold. Both learners here count it once."
-    )
-    return Section("What the claimed sample complexity would cost in privacy", (text,))
+    return section("theorem-2", (*header, *(f"{NAMES[learner]}: gap %" for learner in JUDGED)), rows)
 
 
 def _settings_section(origin: Origin) -> Section:
     """How this was made."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib"))
     kaggles = "" if origin.md5 == rossmann.MD5 else f" (Kaggle's has {rossmann.MD5})"
-    file = "not used" if origin.md5 is None else f"train.csv, MD5 {origin.md5}{kaggles}"
-    bounds = f"{rossmann.BOUND:,.0f}, several stores {rossmann.BOUND_OF_SEVERAL:,.0f}"
-    rows = {
-        "noise": SEEDED_NOTICE,
-        "synthetic data": "D̄ = 100; h, b ~ U[0, 0.5] per step and product; demand as named; zero initial stock",
-        "benchmark": "SAA on 10,000 samples (Rossmann: on the 66 training weeks), judged on 10,000 common paths "
-        "(67 weeks)",
-        "policies on zones or grids": "search their action per path, so they are judged on the first 2,000 of those "
-        "paths",
-        "base setting": "H = 5, w + d = 2, λ = 1, M = 100, n = 10,000, ρ = 1, failure δ = 0.05, uniform behaviour",
-        "ε": "beside ρ always at δ = 10⁻⁶, the δ of privacy; failure δ is the one in E_ρ and ι",
-        "M": "zones; cells per axis of a grid; points per coordinate of the default Pool",
-        "scale of Γ": f"printed: 1; best: the least mean gap of {sweeps.SCALES} on seeds {sweeps.TUNING_SEEDS}",
-        "Rossmann": f"{file}; sales beyond the public bound ({bounds}) count as the bound",
-        "time": origin.effort,
-        "versions": f"Python {platform.python_version()}, poolrl {__version__}, {packages}",
+    facts = {
+        "notice": SEEDED_NOTICE,
+        "scales": sweeps.SCALES,
+        "seeds": sweeps.TUNING_SEEDS,
+        "file": "not used" if origin.md5 is None else f"train.csv, MD5 {origin.md5}{kaggles}",
+        "bounds": f"{rossmann.BOUND:,.0f}, several stores {rossmann.BOUND_OF_SEVERAL:,.0f}",
+        "effort": origin.effort,
+        "python": platform.python_version(),
+        "poolrl": __version__,
+        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib")),
     }
-    return Section("Settings", (), ("what", "how"), tuple(rows.items()), detail=True)
+    rows = ((name, how.format(**facts)) for name, how in SECTIONS["settings"]["rows"].items())
+    return section("settings", ("what", "how"), rows)
 
 
 def page(parts: Iterable[Section], kind: str) -> str:
