@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from poolrl.paper.results import RESULTS_FORMAT, Results, resolved
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
 from poolrl.paper.workers import Plan, carry_out, plan_for
-from tests.helpers.processes import environment, program
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
 
@@ -69,16 +68,20 @@ def test_a_row_that_was_half_written_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    answer = subprocess.run(
-        program("full_disk", path), capture_output=True, text=True, check=True, env=environment(), timeout=120
-    )
-    count, _, message = answer.stdout.partition(" ")
-    assert int(count) > 1
-    assert "could not write to" in message
-    assert "every run before this one is kept: make room and run the same command again" in message
+    path, limits = tmp_path / "results.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    words = "could not write to .*every run before this one is kept: make room and run the same command again"
+    with Results(path) as results:
+        results.add(Run(SMALL, 0, *[0.5] * len(MEASURES)))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limits[1]))
+        try:
+            with pytest.raises(OSError, match=words):  # a part of the row is written
+                results.add(Run(SMALL, 1, *[0.5] * len(MEASURES)))
+            with pytest.raises(OSError, match=words):  # nothing is
+                results.add(Run(SMALL, 1, *[0.5] * len(MEASURES)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with Results(path, read_only=True) as results:
-        assert sorted(each.seed for each in results.runs()) == list(range(int(count)))
+        assert [each.seed for each in results.runs()] == [0]
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     assert bits(alone) == bits([run(each.setting, each.seed) for each in alone])
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_workers_hand_back_every_run(count: int) -> None:
-    found = finished_runs(TASKS, real=None, workers=count)
-    assert sorted((each.setting, each.seed) for each in found) == sorted(TASKS)
-
-
 @pytest.mark.slow
 def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
