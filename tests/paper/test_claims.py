@@ -167,7 +167,8 @@ def test_slopes_worked_by_hand() -> None:
     assert slope_of_means(powers, np.log([10.0, 100.0, 1000.0])).value == pytest.approx(-1)
 
 
-def test_privacy_is_measured_on_the_real_release() -> None:
+def test_privacy_is_measured_on_the_real_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_up, "AUDITED_RELEASES", 1_500)
     assert change_by_replay() > 10
     found = privacy_verdicts()
     assert [v.learner for v in found] == [NAMES[learner] for learner in JUDGED]
@@ -187,9 +188,7 @@ def test_a_planted_privacy_bug_is_found(times: Fraction, fault: str, monkeypatch
     honest = release._guarantee
 
     def scaled(stated: Mechanism) -> Mechanism:
-        return replace(
-            stated, sensitivity_squared=stated.sensitivity_squared * times, variance=stated.variance * times
-        )
+        return replace(stated, sensitivity_squared=stated.sensitivity_squared * times, variance=stated.variance * times)
 
     monkeypatch.setattr(release, "_guarantee", lambda *log, **_: honest(*log[:3], *map(scaled, log[3:])))
     monkeypatch.setattr(write_up, "AUDITED_RELEASES", 200)
