@@ -7,6 +7,7 @@ import re
 import resource
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,15 +22,9 @@ from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_path: Path) -> None:
     path, counted = tmp_path / "results.jsonl", []
     do(small_plan(), path)
+    more: dict[str, Any] = {"started": lambda stage, total: counted.append(total), "finished": NOTHING}
     with Results(path) as results:
-        carry_out(
-            replace(small_plan(), runs=3),
-            results,
-            real=None,
-            workers=1,
-            started=lambda stage, total: counted.append(total),
-            finished=NOTHING,
-        )
+        carry_out(replace(small_plan(), runs=3), results, real=None, workers=1, **more)
     assert counted == [0, 4]  # tuning is complete; one more seed of four settings
 
 
@@ -122,28 +117,29 @@ def test_another_train_csv_is_refused(tmp_path: Path) -> None:
             results.same_source("b" * 32)
 
 
+def varied(sweep: str, field: str, **fixed: str) -> set[float]:
+    """The values of a field in a sweep, among the settings with these facts."""
+    wanted = (s for s in settings_of([sweep]) if all(getattr(s, name) == value for name, value in fixed.items()))
+    return {getattr(setting, field) for setting in wanted}
+
+
 def test_the_sweeps_are_the_papers() -> None:
-    wanted = settings_of(["rq1"])
     for data in ("uniform", "rossmann"):
         for method in ("pool", "published", "input", "output"):
-            rhos = {s.rho for s in wanted if (s.data, s.method) == (data, method)}
-            assert {0.1, 1, 5, 10, 20, 40} <= rhos
-            assert {0.01, 0.03} <= rhos
-    rq2 = settings_of(["rq2"])
-    for method in ("pool", "published"):
-        ours = [s for s in rq2 if s.method == method and s.data == "uniform"]
-        assert {s.horizon for s in ours} == {5, 10, 15, 20, 40}
-        assert {s.boundary for s in ours} == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
-        assert {2 * s.products for s in ours} == {2, 4, 6, 8, 16}
-        assert {s.granularity for s in ours} == {50, 100, 200, 400, 800}
-    rq3 = settings_of(["rq3"])
-    for data in ("uniform", "rossmann"):
+            assert varied("rq1", "rho", data=data, method=method) >= {0.01, 0.03, 0.1, 1, 5, 10, 20, 40}
         for method in ("published", "grid", "pool"):
-            found = {s.granularity for s in rq3 if (s.data, s.method) == (data, method)}
-            assert found == {50, 100, 200, 400, 800}
-    assert {s.trajectories for s in settings_of(["sensitivity"]) if s.data == "normal"} == {100, 1000, 10_000, 100_000}
-    assert {s.products for s in wanted if s.data == "rossmann"} == {1, 2, 4, 8}
-    assert all(s.horizon == 7 and s.trajectories == 66 for s in wanted if s.data == "rossmann")
+            assert varied("rq3", "granularity", data=data, method=method) == {50, 100, 200, 400, 800}
+    for method in ("pool", "published"):
+        for field, values in (
+            ("horizon", {5, 10, 15, 20, 40}),
+            ("boundary", {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}),
+            ("products", {1, 2, 3, 4, 8}),
+            ("granularity", {50, 100, 200, 400, 800}),
+        ):
+            assert varied("rq2", field, data="uniform", method=method) == values
+    assert varied("sensitivity", "trajectories", data="normal") == {100, 1000, 10_000, 100_000}
+    for field, values in (("products", {1, 2, 4, 8}), ("horizon", {7}), ("trajectories", {66})):
+        assert varied("rq1", field, data="rossmann") == values
     assert sweeps.PAPER_RUNS == 10
 
 
@@ -163,14 +159,11 @@ def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     _, tuning = next(Plan((SMALL, wanted), runs=1, tuning_seeds=3).stages({}))
     assert set(tuning) == {(replace(wanted, scale=scale), seed) for scale in SCALES for seed in TUNING_SEEDS}
     assert not set(TUNING_SEEDS) & set(range(sweeps.PAPER_RUNS))
-    base = run(replace(wanted, scale=0.0), 1000)
-    gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True))
-    runs = {}
-    for scale, gap in gaps.items():
-        for seed in TUNING_SEEDS:
-            runs[replace(wanted, scale=scale), seed] = replace(base, gap=gap)
-        for seed in range(3):  # a judged seed that would choose otherwise is not listened to
-            runs[replace(wanted, scale=scale), seed] = replace(base, gap=-gap)
+    base, runs = Run(wanted, 0, *[0.0] * len(MEASURES)), {}
+    for scale, gap in zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True):
+        tuned = replace(wanted, scale=scale)
+        runs |= {(tuned, seed): replace(base, gap=gap) for seed in TUNING_SEEDS}
+        runs |= {(tuned, seed): replace(base, gap=-gap) for seed in range(3)}  # judged seeds are not listened to
     assert resolved(wanted, runs).scale == SCALES[2]  # the smaller of two that tie
     assert resolved(SMALL, runs) == SMALL
 
