@@ -37,7 +37,7 @@ from poolrl.paper.write_up import (
     svg,
 )
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
-from tests.helpers.processes import program, wait_until
+from tests.helpers.processes import environment, program, wait_until
 from tests.helpers.sweeps import SMALL, small_plan, stored
 
 # One worker makes the sections.
@@ -191,7 +191,8 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
     arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        program("interruptible_poolrl", *arguments),
+        program("quick_poolrl", *arguments),
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
