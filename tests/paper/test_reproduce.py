@@ -150,6 +150,8 @@ def test_quick_is_part_of_the_whole_and_every_sweep_has_some() -> None:
         assert quick
         assert set(quick) <= whole
     assert not any(s.data == "rossmann" for s in settings_of(sweeps.SWEEPS, real_data=False))
+    with pytest.raises(ValueError, match="there is no sweep 'rq9'; did you mean rq"):
+        plan_for(["rq9"])
     with pytest.raises(ValueError, match="runs must be a whole number of at least 1, got 0"):
         plan_for(["rq1"], runs=0)
 

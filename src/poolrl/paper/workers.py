@@ -21,11 +21,11 @@ import joblib
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from threadpoolctl import threadpool_limits
 
-from poolrl.checks import whole
+from poolrl.checks import one_of, whole
 from poolrl.interrupts import deferred
 from poolrl.paper.results import Results, resolved
 from poolrl.paper.rossmann import Rossmann
-from poolrl.paper.sweeps import FEWEST_SEEDS, PAPER_RUNS, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
+from poolrl.paper.sweeps import FEWEST_SEEDS, PAPER_RUNS, SCALES, SWEEPS, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run, run
 
 Task = tuple[Setting, int]
@@ -53,7 +53,9 @@ class Plan:
 
 
 def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
-    """The plan for the named sweeps."""
+    """The plan for the named sweeps; unknown names are refused."""
+    for name in names:
+        one_of(SWEEPS, sweep=name)
     count = runs if runs is not None else (FEWEST_SEEDS if quick else PAPER_RUNS)
     whole(runs=count)
     # Runs of one bench stand together, and among them those that share a fit: one process does them all.
