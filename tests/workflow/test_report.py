@@ -49,7 +49,7 @@ def parts() -> list[Section]:
     weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
     table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
     found = report_sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
-    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
+    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "theory", "settings"}
     return [part for group in found.values() for part in group]
 
 
@@ -189,7 +189,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
-    arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
+    arguments = ["reproduce", "sensitivity", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
         program("quick_poolrl", *arguments),
         env=environment(),

@@ -31,10 +31,8 @@ Row = tuple[str, ...]
 BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
 IN_RQ1 = (
     *(*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT),
-    *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL, sweeps.REPLAY),
+    *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL),
 )
-
-
 IN_RQ3 = (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)
 SECTIONS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "templates" / "sections.toml").read_text())
 
@@ -100,7 +98,6 @@ CELLS: dict[str, Callable[[Runs, Setting], str]] = {
     # c* − c, the appendix's gap. Only luck makes it positive.
     "difference": lambda runs, s: _mean(runs.measured(s, "best_cost") - runs.measured(s, "cost"), "{:,.0f}".format),
     "seconds": lambda runs, s: _mean(runs.measured(s, "seconds"), "{:.3f}".format, spread=False),
-    "per-step": lambda runs, s: _mean(runs.measured(s, "cost") / s.horizon, "{:.4f}".format),
 }
 
 
@@ -184,12 +181,6 @@ def _shares(runs: Runs) -> Section:
             rows.append((name, *shares, f"{best.scale:g}"))
     header = ("setting", "noise-dominated", "Q cut, printed", "rings without data", "Q cut, best scale", "best scale")
     return section("shares", header, rows)
-
-
-def q_learning_sections(runs: Runs) -> Iterator[Section]:
-    """Gong and Simchi-Levi's example."""
-    learners = {NAMES[each]: each for each in (sweeps.HQL, sweeps.FQL, sweeps.EXAMPLE, sweeps.PRIVATE_EXAMPLE)}
-    yield _table(runs, "per-step", "HQL and FQL on their own example", sweeps.EPISODES, learners)
 
 
 def _table(runs: Runs, cells: str, about: str, each: Range, learners: dict[str, Setting]) -> Section:

@@ -18,7 +18,7 @@ from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting
 from poolrl.paper.trials import Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
-RESULTS_FORMAT = f"poolrl {__version__}, results 3"
+RESULTS_FORMAT = f"poolrl {__version__}, results 4"
 ELSEWHERE = "move it away, or choose another folder with --out"
 
 

@@ -75,7 +75,6 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
         "rq2": figures.rq2_sections(runs),
         "rq3": figures.rq3_sections(runs),
         "sensitivity": figures.sensitivity_sections(runs),
-        "qlearning": figures.q_learning_sections(runs),
         "theory": [_first_theorem(), _second_theorem(runs), section("replay", times=change_by_replay())],
         "settings": [_settings_section(origin)],
     }
