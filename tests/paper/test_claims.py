@@ -23,16 +23,7 @@ from poolrl.paper.claims import (
 )
 from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import JUDGED, NAMES, SOFTENED
-from poolrl.paper.write_up import (
-    Sizes,
-    approximation_bound,
-    change_by_replay,
-    measured_approximation,
-    optimality_bound,
-    privacy_verdicts,
-    sample_size,
-    zone_count,
-)
+from poolrl.paper.write_up import privacy_verdicts
 from poolrl.privacy import release
 from poolrl.privacy.guarantee import Mechanism
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
@@ -165,7 +156,6 @@ def test_slopes_worked_by_hand() -> None:
 
 def test_privacy_is_measured_on_the_real_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_up, "AUDITED_RELEASES", 1_500)
-    assert change_by_replay() > 10
     found = privacy_verdicts()
     assert [v.learner for v in found] == [NAMES[learner] for learner in JUDGED]
     assert {v.verdict for v in found} == {"holds"}
@@ -194,32 +184,3 @@ def test_a_planted_privacy_bug_is_found(times: Fraction, fault: str, monkeypatch
         assert fault in verdict.worst.about
         assert "another rho" not in verdict.worst.about
         assert verdict.worst.value == (1 - 1 / times if times > 1 else -1)
-
-
-def test_the_bounds() -> None:
-    sizes = Sizes(5, 1, 100, 1.0)
-    # E_ρ = 4 √(5 log(4·5·100²·1·2/0.05))
-    assert sizes.noise_bound == pytest.approx(4 * math.sqrt(5 * math.log(4 * 5 * 100**2 * 2 / 0.05)))
-    assert sample_size(sizes, accuracy=0.5) == pytest.approx((1 + sizes.noise_bound) * 125 / 0.25)
-    assert sample_size(sizes, accuracy=0.25) == pytest.approx(4 * sample_size(sizes, accuracy=0.5))
-    assert zone_count(sizes, accuracy=0.1, lipschitz=0.5) == pytest.approx(5 * 0.5 * math.sqrt(2) / 0.1)
-    # With ‖λ‖₂ = w + d only the first term is left: H L √(w + d) / M.
-    assert approximation_bound(sizes, lipschitz=0.5, boundary_norm=2) == pytest.approx(2.5 * math.sqrt(2) / 100)
-    bounds = [optimality_bound(sizes, trajectories=n, lipschitz=0.5, boundary_norm=2) for n in (10**4, 10**8, 10**16)]
-    assert bounds[0] > bounds[1] > bounds[2]
-    assert bounds[2] == pytest.approx(2.5 * math.sqrt(2) / 100, rel=0.01)
-
-
-def test_theorem_1_is_kept_by_its_second_term_alone() -> None:
-    """A finding: the error does not fall with M, so the first term is no bound; the printed sum still is."""
-    rng = np.random.default_rng(0)
-    for products in (1, 2):
-        errors = []
-        for zones in (50, 400):
-            measured, lipschitz = measured_approximation(products, zones, rng=rng)
-            sizes = Sizes(1, products, zones, 1.0)
-            norm = math.sqrt(2 * products)
-            assert measured <= approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
-            assert measured > approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=2 * products)
-            errors.append(measured)
-        assert errors[1] > 0.5 * errors[0]

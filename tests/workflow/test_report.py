@@ -49,7 +49,7 @@ def parts() -> list[Section]:
     weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
     table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
     found = report_sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
-    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "theory", "settings"}
+    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "settings"}
     return [part for group in found.values() for part in group]
 
 
