@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import pickle
 import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from poolrl.paper.workers import Plan, carry_out, finished_runs
 from tests.helpers.processes import environment, processes_of, program, wait_until
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan, stored
 
-pytestmark = pytest.mark.xdist_group("workers")  # which are started once
 TASKS = [(replace(SMALL, rho=rho), seed) for seed in range(4) for rho in (0.5, 1.0, 2.0)]
 
 
@@ -93,7 +91,7 @@ def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
 
     def kill_one(done: Run) -> None:
         if not finished:
-            os.kill(_worker(), signal.SIGKILL)
+            multiprocessing.active_children()[0].kill()
         finished.append(done)
 
     words = "a worker process was killed, probably for want of memory; the runs before"
@@ -102,13 +100,3 @@ def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     with Results(path, read_only=True) as results:
         assert sorted(bits(results.runs())) == sorted(bits(finished))
     assert len(list(finished_runs(TASKS, real=None, workers=2))) == len(TASKS)  # the next call is well
-
-
-def _worker() -> int:
-    """The process of one of our workers."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # a process may end meanwhile
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"LokyProcess" in (entry.parent / "cmdline").read_bytes():
-                return int(entry.parent.name)
-    raise AssertionError("there is no worker")

@@ -7,16 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import xml.etree.ElementTree as ET
-from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
@@ -25,7 +22,6 @@ from poolrl.paper.figures import Section
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import NAMES, Setting
-from poolrl.paper.workers import lokys_thread_ends_quietly
 from poolrl.paper.write_up import (
     HEADLINE_METHODS,
     SEEDED_NOTICE,
@@ -206,26 +202,6 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
     with Results(tmp_path / "results.jsonl", read_only=True) as results:
         assert len(results.runs()) >= 3
-
-
-def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread looks for work that was taken back, as it may after Ctrl-C: number 99, which nobody has handed in."""
-    heard: list[threading.ExceptHookArgs] = []
-    usual = heard.append
-    monkeypatch.setattr(threading, "excepthook", usual)
-    for ours in (False, True):
-        heard.clear()
-        with lokys_thread_ends_quietly() if ours else nullcontext():
-            executor = ProcessPoolExecutor(max_workers=1)
-            executor.submit(int).result()
-            executor._work_ids.put(99)
-            executor.shutdown(wait=True, kill_workers=True)
-            assert [what.exc_type for what in heard] == ([] if ours else [KeyError])
-            another = threading.Thread(target=lambda: {}["nothing"])
-            another.start()
-            another.join()
-            assert heard[-1].thread is another
-        assert threading.excepthook is usual
 
 
 @pytest.mark.parametrize(

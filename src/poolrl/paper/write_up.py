@@ -216,7 +216,7 @@ def _settings_section(origin: Origin) -> Section:
         "effort": origin.effort,
         "python": platform.python_version(),
         "poolrl": __version__,
-        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib")),
+        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "matplotlib")),
     }
     rows = ((name, how.format(**facts)) for name, how in SECTIONS["settings"]["rows"].items())
     return section("settings", ("what", "how"), rows)
