@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from poolrl.paper import sweeps, trials
+from poolrl.paper import sweeps, trials, workers
 from poolrl.paper.results import RESULTS_FORMAT, Results, resolved
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
@@ -19,8 +19,11 @@ from poolrl.paper.workers import Plan, carry_out, plan_for
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
 
-def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, counted = tmp_path / "results.jsonl", []
+    monkeypatch.setattr(workers, "run", lambda setting, seed, _: Run(setting, seed, *[0.5] * len(MEASURES)))
     do(small_plan(), path)
     more: dict[str, Any] = {"started": lambda stage, total: counted.append(total), "finished": NOTHING}
     with Results(path) as results:
