@@ -37,12 +37,14 @@ def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
     free = replace(SMALL, rho=math.inf)
     rows = [Run(free, 0, *odd), Run(free, 1, *reversed(odd)), Run(replace(SMALL, rho=0.1), 0, *odd)]
     with Results(path) as results:
+        results.note("seconds", "12.5")
         for row in rows:
             results.add(row)
             with Results(path, read_only=True) as reader:  # on disk, and others can read it
                 assert reader.runs()
     with Results(path, read_only=True) as results:
         found = results.runs()
+        assert results.fact("seconds") == "12.5"  # of running, not those of the last fit
     assert bits(found) == bits([rows[2], rows[0], rows[1]])  # in the order of their settings
     assert all(type(getattr(each, name)) is float for each in found for name in MEASURES)
 

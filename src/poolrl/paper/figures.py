@@ -29,11 +29,8 @@ from poolrl.privacy.zcdp import epsilon_shown
 
 Row = tuple[str, ...]
 BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
-IN_RQ1 = (
-    *(*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT),
-    *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL),
-)
-IN_RQ3 = (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)
+WITHOUT_NODES = (sweeps.INPUT, sweeps.OUTPUT, sweeps.DATA_FREE, sweeps.MIDDLE)
+IN_RQ1 = (*JUDGED, sweeps.SOFT_GRID, *WITHOUT_NODES, sweeps.PARTIAL)
 SECTIONS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "templates" / "sections.toml").read_text())
 
 
@@ -143,7 +140,7 @@ def rq3_sections(runs: Runs) -> Iterator[Section]:
     ]
     yield section("rq3", figure=_draw(runs, panels, 2))
     for place in PAPERS:
-        learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ3}
+        learners = {NAMES[learner]: PLACES[place](learner) for learner in sweeps.IN_RQ3}
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
             for cells in ("gap", "seconds"):
                 yield _table(runs, cells, f"RQ3, {place}", GRANULARITIES, learners)

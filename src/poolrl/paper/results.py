@@ -81,7 +81,7 @@ class Results:
 
     def fact(self, name: str) -> str | None:
         """A fact about the file, as it was last noted."""
-        noted = [line[name] for line in self._lines if name in line]
+        noted = [line[name] for line in self._lines if name in line and "setting" not in line]
         return str(noted[-1]) if noted else None
 
     def note(self, name: str, value: str) -> None:

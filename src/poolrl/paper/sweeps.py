@@ -107,6 +107,7 @@ NAMES = {
     PARTIAL: "partial discretisation of Qin et al. (not private)",
 }
 JUDGED = (PUBLISHED, SOFTENED, BASE)  # the claims are judged for each of them
+IN_RQ3 = (*JUDGED, GRID, SOFT_GRID, OUTCOME_ZONES)
 
 
 def real(setting: Setting, stores: int = 1, bound: float | None = None) -> Setting:
@@ -174,7 +175,7 @@ def rq2() -> Iterator[Setting]:
 
 def rq3() -> Iterator[Setting]:
     """Zones against a grid over M, on gap and time; with outcome counts the discretisation stands alone."""
-    for learner in (*JUDGED, GRID, SOFT_GRID, OUTCOME_ZONES):
+    for learner in IN_RQ3:
         for place in PAPERS:
             yield from GRANULARITIES.over(PLACES[place](learner))
 

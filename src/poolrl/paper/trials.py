@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -241,8 +240,9 @@ def _market(setting: Setting, seed: int, real: Rossmann | None) -> Market:
     largest = (2, int(max(HORIZONS.values)), int(max(PRODUCT_COUNTS.values)))
     drawn = np.random.default_rng([seed, 0]).uniform(0.0, 0.5, largest)
     holding, shortage = drawn[:, :horizon, :products]
-    facts: dict[str, Any] = {"holding": holding, "shortage": shortage, "demand_max": setting.demand_max}
-    shop = partial(LostSales, horizon=horizon, products=products, **facts)
+    shop = partial(
+        LostSales, horizon=horizon, products=products, holding=holding, shortage=shortage, demand_max=setting.demand_max
+    )
     probabilities: FloatArray | None = None
     demand: Callable[[np.random.Generator, int], FloatArray]
     if setting.data == "rossmann":
