@@ -362,8 +362,8 @@ def refuse_rows(broken: BoolArray, words: str) -> None:
 
 def refuse_infinite(answers: FloatArray) -> None:
     """Refuse the first row whose answer is no finite number."""
-    too_large = "stock, scale or pack is too large or too small to compute with"
-    refuse_rows(~np.isfinite(answers).all(axis=1), too_large)
+    infinite = np.asarray(~np.isfinite(answers).all(axis=1))
+    refuse_rows(infinite, "stock, scale or pack is too large or too small to compute with")
 
 
 def pairs_from_text(text: str | None, what: str) -> dict[str, str]:
