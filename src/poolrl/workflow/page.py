@@ -91,6 +91,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
     # Texts are escaped, and `code` in them is set as such.
     code = partial(re.sub, r"`([^`]+)`", r"<code>\1</code>")
     environment.filters |= {"words": lambda text: Markup(code(str(escape(text)))), "money": money, "percent": percent}
+    environment.filters |= {"neighbours": neighbours, "rounded_up": rounded_up}
     files = ["page.css", *(["levels.js"] if page.levels else [])]
     # Each with the hash by which the page's policy lets it pass.
     style, *scripts = (
@@ -116,7 +117,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         attack=percent(seen.attack.true_positives_at_most),
         replanned=(release.folder / CERTIFIED).exists(),
         leaflet=leaflet_sections(certificate),
-        claim_rows=claim_rows(release),
         style=style,
         scripts=scripts,
     )
@@ -147,25 +147,6 @@ def what_if_table(policy: Policy) -> PageTable | None:
     gain = f"earned more in a {words.trajectory}" if trade.earns else "saved"
     header = "if ...", f"{words.decisions} become", f"{gain} by planning again"
     return PageTable(header, rows, "Other costs") if rows else None
-
-
-def claim_rows(release: Released) -> list[list[str]]:
-    """What the certificate claims, for people who look it up."""
-    certificate = release.certificate
-    return [
-        ["rho (zCDP)", certificate.rho],
-        *([f"epsilon at delta = {float(delta):g}", rounded_up(eps)] for delta, eps in certificate.epsilon.items()),
-        ["rho of all releases that the ledger knows of", certificate.in_all.rho],
-        ["protects", whose(certificate)],
-        ["neighbouring logs", neighbours(certificate)],
-        ["composition", certificate.composition],
-        ["post-processing", "; ".join(certificate.post_processing)],
-        ["assumed public", certificate.assumed_public.what],
-        ["ledger", f"entry {certificate.ledger.entry}, seal {certificate.ledger.seal}"],
-        *([["signed with the key of SHA-256", certificate.signed_by]] if certificate.signed_by else []),
-        ["policy SHA-256", certificate.policy_sha256],
-        ["configuration SHA-256", certificate.config_sha256],
-    ]
 
 
 def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
