@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.problems.registry import KINDS
+from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
 from poolrl.workflow.trades.trade import LEVELS_FILE, TableColumn, Trade, Words, part
 
 EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
@@ -98,8 +99,8 @@ def _column(spared: dict[str, Any] | None = None, **facts: Any) -> TableColumn:
     return TableColumn(**facts, spared=is_spared)
 
 
-LOST_SALES, BACKLOG = (ShopTrade(kind, KINDS[kind], words_of("shops")) for kind in ("lost sales", "backlog"))
-RESERVES, PRICES, BIDS = (
-    RoundTrade(kind, KINDS[kind], words_of(kind))
-    for kind in ("reserve-auction", "dynamic-pricing", "first-price-bidding")
-)
+LOST_SALES = ShopTrade("lost sales", LostSales, words_of("shops"))
+BACKLOG = ShopTrade("backlog", Backlog, words_of("shops"))
+RESERVES = RoundTrade("reserve-auction", ReserveAuction, words_of("reserve-auction"))
+PRICES = RoundTrade("dynamic-pricing", DynamicPricing, words_of("dynamic-pricing"))
+BIDS = RoundTrade("first-price-bidding", FirstPriceBidding, words_of("first-price-bidding"))
