@@ -38,7 +38,7 @@ from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names
 from poolrl.plans.environment import ModelEnv
 from poolrl.workflow.decision_tables import open_desk
-from poolrl.workflow.page import cost_by_model, what_if_section
+from poolrl.workflow.page import cost_by_model, what_if_table
 from tests.helpers.own_problems import Wear
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
@@ -188,10 +188,9 @@ def test_what_ifs_are_plans_of_the_same_model() -> None:
     """Dearer shortage, higher levels; and nobody saves by keeping levels that were best for other costs."""
     problem = shop(labels=LABELS)
     policy = Pool(1.0).fit(problem, log_of(problem), noise=SeededNoise(5))
-    section = what_if_section(policy)
-    assert section is not None
-    assert section.table is not None
-    half, twice, five = section.table.rows
+    table = what_if_table(policy)
+    assert table is not None
+    half, twice, five = table.rows
     assert [row[0].removeprefix("a missed sale costs ") for row in (half, twice, five)] == [
         f"{times} as much" for times in ("half", "twice", "five times")
     ]
