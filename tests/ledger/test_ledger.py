@@ -32,9 +32,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def left(ledger: Ledger, data_set: str = "shop") -> Fraction:
-    account = ledger.account(data_set)
-    assert account is not None
-    return account.left
+    return ledger.account(data_set).left
 
 
 def test_a_spend_step_by_step(ledger: Ledger) -> None:
@@ -212,11 +210,8 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
     """Against a bookkeeper who writes down what came back and nothing else."""
     with Ledger(tmp_path_factory.mktemp("l") / "ledger.sqlite") as ledger:
         ledger.open_account("shop", 2)
-        call = {
-            "void": ledger.void,
-            "read": lambda e: ledger.read(e, rows("r")),
-            "commit": lambda e: ledger.commit(e, {}),
-        }
+        read, commit = partial(ledger.read, sketch=rows("r")), partial(ledger.commit, released={})
+        call = {"void": ledger.void, "read": read, "commit": commit}
         spent, stages, entries = Fraction(0), {}, []
         for tenths, what in calls:
             rho = Fraction(tenths, 10)
@@ -236,9 +231,7 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
                 call[what](entry)
                 stages[entry.number] = becomes
                 spent -= entry.rho if what == "void" else 0
-        account = ledger.account("shop")
-        assert account is not None
-        assert account.spent == spent <= 2
+        assert ledger.account("shop").spent == spent <= 2
         assert ledger.verify() == []
 
 
@@ -248,9 +241,7 @@ def test_one_name_has_one_budget_whatever_its_fingerprint(tmp_path: Path) -> Non
         raw = ledger._chain.fingerprint("data set", b"Bakery 2025")
         ledger._append(ledger.accounts(), "open", raw, rho=Fraction(1), note={"data_set": "Bakery 2025"})
         ledger.reserve("bakery 2025", 1, WEEK)
-        account = ledger.account("BAKERY  2025")
-        assert account is not None
-        assert account.fingerprint == raw
+        assert ledger.account("BAKERY  2025").fingerprint == raw
         assert ledger.open_account("Bakery 2025", 1).left == 0
         assert len(ledger.accounts()) == 1
 
@@ -258,9 +249,9 @@ def test_one_name_has_one_budget_whatever_its_fingerprint(tmp_path: Path) -> Non
 EXTRA = 3  # SQLite's number for synchronous = EXTRA
 
 
-def synchronous(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def synchronous(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """What SQLite itself says of every connection that a ledger writes with, at each COMMIT."""
-    found: list[int] = []
+    found = []
     connect = sqlite3.connect
 
     class Watched(sqlite3.Connection):
@@ -274,11 +265,11 @@ def synchronous(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ledger.open_account("shop", 1)
         ledger.void(ledger.reserve("shop", 0.1, WEEK))
     assert len(found) >= 4
-    return found
+    return set(found)
 
 
 def test_a_confirmed_entry_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(synchronous(tmp_path / "ledger.sqlite", monkeypatch)) == {EXTRA}
+    assert synchronous(tmp_path / "ledger.sqlite", monkeypatch) == {EXTRA}
 
 
 @pytest.mark.parametrize("level", ["OFF", "NORMAL", "FULL"])
@@ -289,7 +280,7 @@ def test_a_lower_level_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     planted: dict[str, object] = {"__name__": chain.__name__}
     exec(compile(source, "planted", "exec"), planted)
     monkeypatch.setattr("poolrl.ledger.ledger.Chain", planted["Chain"])
-    assert EXTRA not in set(synchronous(tmp_path / "ledger.sqlite", monkeypatch))
+    assert EXTRA not in synchronous(tmp_path / "ledger.sqlite", monkeypatch)
 
 
 # 2⁻⁶⁰ and 10⁻³⁰ are lost when they are added to 1 as doubles.
