@@ -6,7 +6,6 @@ import json
 import re
 import sqlite3
 import subprocess
-from fractions import Fraction
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,14 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Policy
-from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.zcdp import epsilon
 from poolrl.workflow.check import LogFinding, look_at
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.release_folder import fit_release
 from tests.helpers.commands import CommandLine
 from tests.helpers.processes import POOLRL
-from tests.helpers.shops import Facts, Run, faults_of, write_config
+from tests.helpers.shops import Facts, Run, write_config
 
 
 def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, command_line: CommandLine) -> None:
@@ -64,21 +61,6 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts) -> 
     assert faults(twice) == ["1 of 300 trajectories name a step twice and are unobserved"]
     facts["problem"] |= {"horizon": 4, "steps": []}
     assert faults(table) == ["300 of 300 trajectories do not have 4 rows"]
-
-
-def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Facts) -> None:
-    table = pq.read_table(tmp_path / "log.parquet")
-    shop = pa.array([f"shop {i // 3}" for i in table["trajectory"].to_pylist()])
-    pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 3}
-    release = tmp_path / "release"
-    claim = fit_release(load_config(write_config(tmp_path, facts)), release, new_account=True).certificate
-    assert (claim.unit, claim.trajectories_per_unit, claim.assumed_public.units) == ("unit", 3, 100)
-    levels = Fraction(claim.mechanisms[0].sensitivity_squared) / (2 * 3 * 2 * 9)
-    assert levels.denominator == 1
-    assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
-    leaflet = " ".join((release / "leaflet.txt").read_text().lower().split())
-    assert "each unit of column shop with up to 3 trajectories" in leaflet
 
 
 @pytest.mark.usefixtures("short_plan")
@@ -149,17 +131,6 @@ def test_an_error_is_one_line_and_a_bad_exit(
     assert answer.err.startswith("poolrl: ")
     assert "did you mean rho?" in answer.err
     assert "Traceback" not in answer.err
-
-
-def test_check_knows_what_is_left(released: Path, run: Run) -> None:
-    config = released / "poolrl.toml"
-    found = json.loads(run("check", "--config", config, "--json"))
-    (budget,) = [each for each in found["findings"] if each["what"] == "budget"]
-    assert budget == {"what": "budget", "stands": "good", "seen": "0.5 left of 1, a fit takes 0.5"}
-    with Ledger.existing(released / "ledger.sqlite") as ledger:
-        ledger.reserve("small shop", 0.5, load_config(config).config.unit())
-    with pytest.raises(SystemExit):
-        run("check", "--config", config)
 
 
 def test_every_help_has_examples(run: Run) -> None:

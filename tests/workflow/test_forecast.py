@@ -248,17 +248,6 @@ def test_errors_of_columns_average_out_but_for_what_they_share() -> None:
 OTHER = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0], boundary=0.8)
 
 
-def test_a_world_is_sampled_as_it_says() -> None:
-    (world,), (prior,) = worlds_of(OTHER, "bimodal", runs=1), worlds_of(OTHER, "prior", runs=1)
-    drawn = world.sample(OTHER, 60_000, np.random.default_rng(0)) / OTHER.demand_max
-    for step, i in np.ndindex(3, 2):
-        shares, _ = np.histogram(drawn[:, step, i], bins=16, range=(0, 1))
-        expected = world.probabilities[step, i].reshape(16, -1).sum(axis=1)
-        np.testing.assert_allclose(shares / 60_000, expected / expected.sum(), atol=0.008)
-    np.testing.assert_allclose(prior.probabilities, 1 / prior.probabilities.shape[-1])
-    assert [each.name for each in worlds_of(OTHER, "any", runs=2)] == list(FAMILIES) * 2
-
-
 def test_a_prediction_is_the_cost_of_that_fit() -> None:
     """The same log and noise by hand, and its cost on many drawn paths."""
     (world,) = worlds_of(OTHER, "normal", runs=1)

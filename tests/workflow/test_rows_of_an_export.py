@@ -23,7 +23,7 @@ from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config import sales
 from poolrl.workflow.open_log import open_log
-from tests.helpers.duckdb_files import hostile, write_file
+from tests.helpers.duckdb_files import write_file
 from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder, squared_change
@@ -213,14 +213,6 @@ def test_a_macro_of_the_file_does_not_lengthen_a_memory(tmp_path: Path, monkeypa
     monkeypatch.setattr(duckdb_files, "_keep_answer", inside_the_file)
     squared, paid = moved(tmp_path, "sales.duckdb", *logs, weeks=2, macros=(DATEDIFF, DATEDIFF))
     assert squared > paid
-
-
-@pytest.mark.slow
-def test_no_macro_of_the_file_runs_in_our_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
-    log = columns(sales=[7.0] * WEEKS)
-    assert moved(tmp_path, "sales.duckdb", log, log, macros=("; ".join(hostile()), ""))[0] == 0
-    assert moved(tmp_path, "sales.duckdb", log, columns())[0] > 0
 
 
 @pytest.mark.parametrize(
