@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -34,14 +33,10 @@ from tests.helpers.shops import Facts, Run, faults_of, small_shop, write_config
 from tests.helpers.tables import columns
 
 
-def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path) -> None:
-    other = tmp_path / "copy"
-    other.mkdir()
-    for name in ("poolrl.toml", "log.parquet"):
-        shutil.copy(released / name, other / name)
+def test_a_copied_configuration_opens_no_ledger_by_itself(tmp_path: Path, config: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no ledger .*say so with --new-account"):
-        fit_release(load_config(other / "poolrl.toml"), other / "release")
-    assert {path.name for path in other.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
+        fit_release(load_config(config), tmp_path / "release")
+    assert {path.name for path in tmp_path.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
 
 
 @pytest.mark.usefixtures("no_page")

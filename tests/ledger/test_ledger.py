@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import copy
 import math
+import random
 import sqlite3
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -86,18 +89,15 @@ def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
 
 
 def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.5, WEEK)
-    ledger.read(entry, rows("rows"))
+    ledger.read(ledger.reserve("shop", 0.5, WEEK), rows("rows"))
     ledger.open_account("shop, renamed", 1.0)
     second = ledger.reserve("shop, renamed", 0.5, WEEK)
     with pytest.raises(OverspendError, match="as 'shop': a new name gives no new budget"):
         ledger.read(second, rows("rows"))
     ledger.void(second)
     assert left(ledger, "shop, renamed") == 1  # nothing was released, so nothing is lost
-    third = ledger.reserve("shop, renamed", 0.5, WEEK)
-    ledger.read(third, rows("other rows"))
-    again = ledger.reserve("shop", 0.1, WEEK)
-    ledger.read(again, rows("rows"))  # the same rows on their own account pay again
+    ledger.read(ledger.reserve("shop, renamed", 0.5, WEEK), rows("other rows"))
+    ledger.read(ledger.reserve("shop", 0.1, WEEK), rows("rows"))  # the same rows on their own account pay again
     assert left(ledger) == Fraction(4, 10)
 
 
@@ -203,12 +203,21 @@ FIRST, SECOND = ["reserve", "void", "void", "read"], ["reserve", "read", "void",
 TWICE = [(1, what) for what in (*FIRST, *SECOND)]  # each of the second spend, once there are two
 
 
-@settings(max_examples=40, deadline=None)
+class JumpingClock(datetime):
+    """Jumps by up to fifty years, either way, each time somebody looks at it."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return super().now(tz) + timedelta(days=random.uniform(-18_000, 18_000))
+
+
+@settings(max_examples=30, deadline=None)
 @example(TWICE)
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["reserve", *STAGES])), max_size=25))
 def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathFactory, calls: list) -> None:
-    """Against a bookkeeper who writes down what came back and nothing else."""
-    with Ledger(tmp_path_factory.mktemp("l") / "ledger.sqlite") as ledger:
+    """Against a bookkeeper who writes down what came back and nothing else; and whatever the clock says."""
+    path = tmp_path_factory.mktemp("l") / "ledger.sqlite"
+    with patch("poolrl.ledger.chain.datetime", JumpingClock), Ledger(path) as ledger:
         ledger.open_account("shop", 2)
         read, commit = partial(ledger.read, sketch=rows("r")), partial(ledger.commit, released={})
         call = {"void": ledger.void, "read": read, "commit": commit}

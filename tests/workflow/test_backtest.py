@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,15 +152,11 @@ def test_incomplete_weeks_are_left_out() -> None:
     ],
 )
 def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int | str) -> None:
-    weeks = ["shop 1, week of 2025-03-03", "shop 1, week of 2025-03-10", "shop 2, week of 2025-03-17"]
-    ids = [each for each in weeks for _ in range(2)]
-    more = {"number": (9, 10, 12), "text": ("9", "10", "12"), "monday": ("2025-03-03", "2025-03-10", "2025-03-17")}
-    rows = {name: [each for each in values for _ in range(2)] for name, values in more.items()}
-    table = table_of(ids, [0, 1] * 3, [1.0] * 6, **rows)
-    if isinstance(kept, str):
-        with pytest.raises(ValueError, match=kept):
-            read_weeks(table, PROBLEM, since, by)
-    else:
+    mondays = ["2025-03-03", "2025-03-10", "2025-03-17"]
+    weeks = [f"shop {shop}, week of {monday}" for shop, monday in zip("112", mondays, strict=True)]
+    more = {"number": [9, 10, 12], "text": ["9", "10", "12"], "monday": mondays}
+    table = table_of(weeks * 2, [0] * 3 + [1] * 3, [1.0] * 6, **{name: values * 2 for name, values in more.items()})
+    with pytest.raises(ValueError, match=kept) if isinstance(kept, str) else nullcontext():
         found = read_weeks(table, PROBLEM, since, by)
         assert found.chosen.sum() == kept
         assert (found.why == 0).all()
@@ -247,8 +244,7 @@ def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
 
 def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks: Weeks) -> None:
     """And sales that stay as they were make the scales that the engine made, to the last bit."""
-    problem = example.config.problem.posed
-    used = weeks.why == 0
+    problem, used = example.config.problem.posed, weeks.why == 0
     kept = np.flatnonzero(used.any(axis=1))
 
     def as_then(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
@@ -265,22 +261,20 @@ def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks
     assert found.tolist() == [each.shops[0] for each in today]
 
 
-@pytest.mark.parametrize("share", [0.9, 1.0, 1.5])
+@pytest.mark.parametrize("share", [0.9, 1.5])
 def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks, fitted: Policy, share: float) -> None:
     """Nature's demand, played against the policy week by week: its change of cost is between least and most."""
-    problem = example.config.problem.posed
-    policy = replace(fitted, rule=Levels(share * fitted.levels))
+    problem, policy = example.config.problem.posed, replace(fitted, rule=Levels(share * fitted.levels))
     table, demand = simulated_chain(1)
     promotion = table["promotion"].to_numpy(zero_copy_only=False).reshape(SHOP_COUNT, WEEK_COUNT, 21)[:, :, 0]
     shape = (SHOP_COUNT, WEEK_COUNT, 7, 3)
     opening, delivery, sales = (table[name].to_numpy().reshape(shape) for name in ("opening", "delivery", "sales"))
-    own = sales.astype(float).copy()
-    change = np.zeros(3)
+    own, change = sales.astype(float), np.zeros(3)
     holding, shortage = problem.holding.reshape(-1, 7, 3)[0], problem.shortage.reshape(-1, 7, 3)[0]
 
     def cost(level: FloatArray, wanted: FloatArray, day: int) -> FloatArray:
-        each = holding[day] * np.maximum(level - wanted, 0) + shortage[day] * np.maximum(wanted - level, 0)
-        return np.asarray(each.sum(axis=0))
+        left, missing = np.maximum(level - wanted, 0), np.maximum(wanted - level, 0)
+        return (holding[day] * left + shortage[day] * missing).sum(axis=0)
 
     for week in range(2, WEEK_COUNT):
         scale = np.maximum(own[:, max(week - 4, 0) : week].round(3).mean(axis=1), 1.0)
@@ -298,16 +292,15 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
         assert each.change[2] <= true <= each.change[0]
         assert each.change[0] - each.change[2] < each.shops[0]
     # With the true demand itself in place of a scenario, the replay is that simulation.
-    kept = np.flatnonzero(weeks.why[:, 0] == 0)
-    known = in_chain(weeks, demand)[kept]
     used = weeks.why == 0
+    kept = np.flatnonzero(used[:, 0])
+    known, cells = in_chain(weeks, demand)[kept], weeks.cells[kept]
 
     def orders(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
-        return np.maximum(policy.levels[weeks.cells[kept[rows], step, 0], step] * scale, stock)
+        return np.maximum(policy.levels[cells[rows, step, 0], step] * scale, stock)
 
     scales = remade_scales(problem, weeks, used, known, orders, RULE)
     levels = replayed_orders(problem, weeks.opening[kept, 0], known, scales, orders, np.arange(len(kept)))
-    cells = weeks.cells[kept]
     ours, theirs = (costs_of(problem, each, known, cells, used[kept]) for each in (levels, weeks.level[kept]))
     np.testing.assert_allclose(ours - theirs, change)
 

@@ -224,22 +224,19 @@ def test_every_bit_is_that_of_act(settings: Pool, tmp_path: Path) -> None:
 
 def test_packs_are_the_nearest_that_fit() -> None:
     """Against the rule by brute force: every number of packs, the nearest, within the bound unless it is the first."""
-    rng = np.random.default_rng(2)
-    n = 2_000
-    bound, pack = rng.uniform(5, 60, n), rng.choice([0.5, 1.0, 6.0, 12.0, 80.0], n)
-    stock = rng.uniform(0, 70, n).round(1)
-    level = np.maximum(stock, rng.uniform(0, 1, n) * bound)
-    most = np.maximum(bound, level)
-    found = orders_in_packs(level, stock, pack, most)
-    seen = set()
-    for i in range(n):
-        counts = [c for c in range(200) if c <= 1 or stock[i] + c * pack[i] <= most[i]]
-        misses = [abs(stock[i] + c * pack[i] - level[i]) for c in counts]
-        best = max(c for c, miss in zip(counts, misses, strict=True) if miss <= min(misses) + 1e-12)
-        assert found[i] == pytest.approx(best * pack[i])
-        seen.add((best == 0, stock[i] + best * pack[i] > most[i]))
+    rng, n, seen = np.random.default_rng(2), 2_000, set()
+    bound, packs = rng.uniform(5, 60, n), rng.choice([0.5, 1.0, 6.0, 12.0, 80.0], n)
+    stocks = rng.uniform(0, 70, n).round(1)
+    levels = np.maximum(stocks, rng.uniform(0, 1, n) * bound)
+    bounds = np.maximum(bound, levels)
+    found = orders_in_packs(levels, stocks, packs, bounds)
+    for order, stock, pack, level, most in zip(found, stocks, packs, levels, bounds, strict=True):
+        misses = {c: abs(stock + c * pack - level) for c in range(200) if c <= 1 or stock + c * pack <= most}
+        best = max(c for c, miss in misses.items() if miss <= min(misses.values()) + 1e-12)
+        assert order == pytest.approx(best * pack)
+        seen.add((best == 0, stock + best * pack > most))
     assert seen == {(True, False), (False, False), (False, True)}
-    assert (orders_in_packs(stock, stock, pack, bound) == 0).all()
+    assert (orders_in_packs(stocks, stocks, packs, bound) == 0).all()
 
 
 def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) -> None:
@@ -374,12 +371,11 @@ def test_a_stock_list_has_the_columns_of_the_sales_export(run: Run, command_line
     facts = export_facts(["Brot", "Milch"], **OWN_COLUMNS, **form, labels={"promotion": "Werbung im Blatt"})
     facts["problem"]["labels"] = {"promotion": ["nein", "ja"]}
     facts["privacy"] |= {"rho": 5.0, "budget": 5.0}
-    policy = fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True).policy
+    fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True)
     path, stocks = tmp_path / "release" / "policy.npz", tmp_path / "Bestand.csv"
-    wanted = {"product": "Sorte", "stock": "Rest morgens", "promotion": "Werbung im Blatt"}
-    assert Policy.load(path).names.columns == wanted
-    header, cells = "Haus;Wochentag;Sorte;Rest morgens;Werbung im Blatt", "3;Di;{};2,5;ja"
-    lines = [cells.format(product) for product in ("Milch", "Brot")]
+    policy = Policy.load(path)
+    assert policy.names.columns == {"product": "Sorte", "stock": "Rest morgens", "promotion": "Werbung im Blatt"}
+    header, lines = "Haus;Wochentag;Sorte;Rest morgens;Werbung im Blatt", ["3;Di;Milch;2,5;ja", "3;Di;Brot;2,5;ja"]
     # A second column that could be meant is kept as it is.
     stocks.write_text("\n".join([f"{header};Bestand", *(f"{line};x" for line in lines), ""]))
     text = run("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")

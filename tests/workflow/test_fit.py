@@ -106,6 +106,8 @@ def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run
     assert arithmetic_faults(less, second.policy.guarantee) == ["in_all does not follow from the rest"]
     with pytest.raises(ValueError, match=r"does not allow rho = 0.5: only 0 of 1 is left"):
         fit_release(file, released / "third")
+    with pytest.raises(SystemExit):
+        run("check", "--config", config)
     assert not (released / "third").exists()
     run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
     with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
@@ -209,7 +211,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
 def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any]) -> None:
     """And a ρ that protects nobody, which the fit says."""
     facts["problem"] |= change
-    facts["privacy"] |= {"rho": 2000.0, "budget": 2000.0} if change == {"holding": 0.0} else {}
+    facts["privacy"] |= {"rho": 5.0, "budget": 5.0} if change == {"holding": 0.0} else {}
     config, release = write_config(tmp_path, facts), tmp_path / "release"
     said = run("fit", "--new-account", "--config", config)
     assert ("There is no meaningful protection. Epsilon is" in " ".join(said.split())) == (change == {"holding": 0.0})

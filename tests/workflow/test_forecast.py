@@ -90,8 +90,7 @@ def test_full_shelves_cost_what_was_left_and_no_tree_could_tell() -> None:
     for multiple in (3.6, 3.95):
         log, today = past_orders(2_000, multiple, multiple)
         policy = fitted(log)
-        costs = EstimatedCosts.of(policy)
-        assert costs.today.sum() == pytest.approx(today, rel=0.03)
+        assert EstimatedCosts.of(policy).today.sum() == pytest.approx(today, rel=0.03)
         found.append((today, policy.outcomes))
     (lean, one), (plenty, other) = found
     assert plenty > 1.1 * lean
@@ -130,11 +129,9 @@ def test_what_a_fit_overestimates_is_taken_off_and_no_more(monkeypatch: pytest.M
     for limit in (0.0, over / 2, 1.0):
         monkeypatch.setattr(forecasts, "MOST_TAKEN_OFF", limit)
         found.append(predicted(policy))
-    plain, half, whole = ((each.policy, each.best) for each in found)
-    for mine, one, other in zip(plain, half, whole, strict=True):
-        assert one.mean == pytest.approx(mine.mean / (1 + over / 2))
-        assert other.mean == pytest.approx(mine.mean / (1 + over))
-        assert other.high - other.mean == pytest.approx(mine.high - mine.mean)
+        for cost, plain in zip((found[-1].policy, found[-1].best), (found[0].policy, found[0].best), strict=True):
+            assert cost.mean == pytest.approx(plain.mean / (1 + min(limit, over)))
+            assert cost.high - cost.mean == pytest.approx(plain.high - plain.mean)
     assert len({each.because for each in found}) == 1
 
 
