@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poolrl import Backlog, LostSales, Pool, SeededNoise, rollout_cost
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.learning import cell_laws, priors, shapes
 from poolrl.learning.cell_laws import CellLaws, _moments, explain
-from poolrl.learning.estimation import cell_factors
 from poolrl.learning.levels import costs_of_levels
 from poolrl.learning.outcomes import looked_at
 from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
@@ -185,9 +183,8 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
     shares = CellLaws(laws, orders, 1.0, np.zeros(len(laws), dtype=bool)).expected(bins)
     leaves = np.stack([rng.multinomial(n, share.ravel() / share.sum()) for share in shares]).reshape(shares.shape)
     levels = trees(leaves.astype(float), 100.0, rng)
-    steps = np.zeros(len(laws), dtype=np.int64)
-    cells = Cells(levels, 100.0, np.full(len(laws), float(n)), np.zeros(len(laws), dtype=bool))
-    found = explain(cells, [], steps=steps, reach=np.ones(1))
+    cells = Cells(levels, 100.0, np.full(len(laws), float(n)), np.zeros(len(laws), dtype=bool), (len(laws), 1, 1))
+    found = explain(cells, reach=np.ones(1))
     assert found.learned > 0.999
     assert distance(found.outcomes, laws).max() < 0.05
     if censored:
@@ -209,9 +206,6 @@ def test_nothing_lies_beyond_the_last_bin_but_half_of_it() -> None:
 BINS = 16
 fine_laws = functools.partial(dictionary, BINS, 512)
 GAMMA_03 = 3  # the gamma law with coefficient of variation 0.3
-# The day of every cell of `shops_and_days`, and λ.
-PUBLIC: dict[str, Any] = {"steps": np.tile(np.arange(7), 30), "reach": np.ones(1)}
-ONE_CELL: dict[str, Any] = {"steps": np.zeros(1, dtype=np.int64), "reach": np.ones(1)}
 
 
 def thin_cells(
@@ -228,21 +222,22 @@ def thin_cells(
     return trees(leaves, variance, rng), laws
 
 
-def shops_and_days(rng: np.random.Generator) -> tuple[FloatArray, list[IntArray]]:
+def shops_and_days(rng: np.random.Generator) -> FloatArray:
     """Log-means of 30 shops on 7 days: additive effects and a little of every cell's own."""
     shops, days = rng.normal(0, 0.5, (30, 1)), rng.normal(0, 0.3, (1, 7))
-    return (math.log(0.1) + shops + days + rng.normal(0, 0.03, (30, 7))).ravel(), cell_factors((30, 7))
+    return (math.log(0.1) + shops + days + rng.normal(0, 0.03, (30, 7))).ravel()
 
 
 def test_thin_cells_lean_on_each_other() -> None:
     """25 slots a cell under noise of deviation 8: together they say what none can say alone."""
     rng = np.random.default_rng(0)
-    log_means, factors = shops_and_days(rng)
+    log_means = shops_and_days(rng)
     slots = np.full(210, 25.0)
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool))
-    together = distance(explain(cells, factors, **PUBLIC).outcomes, laws)
-    one = (explain(cells.some(np.arange(210) == i), [], **ONE_CELL).outcomes[0] for i in range(0, 210, 7))
+    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool), (30, 7, 1))
+    together = distance(explain(cells, reach=np.ones(1)).outcomes, laws)
+    by_itself = (replace(cells.some(np.arange(210) == i), shape=(1, 1, 1)) for i in range(0, 210, 7))
+    one = (explain(cell, reach=np.ones(1)).outcomes[0] for cell in by_itself)
     alone = [distance(found, laws[7 * i]) for i, found in enumerate(one)]
     assert together[::7].mean() < 0.6 * np.mean(alone)
     assert together.mean() < 0.2
@@ -251,15 +246,15 @@ def test_thin_cells_lean_on_each_other() -> None:
 def test_a_cell_without_rows_is_found_by_its_effects() -> None:
     """One day of one shop was never recorded: its law follows from the shop's other days and that day elsewhere."""
     rng = np.random.default_rng(1)
-    log_means, factors = shops_and_days(rng)
+    log_means = shops_and_days(rng)
     slots = np.full(210, 200.0)
     held_out = [8, 60, 111, 205]
     slots[held_out] = 0.0
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool))
-    found = distance(explain(cells, factors, **PUBLIC).outcomes, laws)[held_out]
+    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool), (30, 7, 1))
+    found = distance(explain(cells, reach=np.ones(1)).outcomes, laws)[held_out]
     # The population's law is what is known of a cell without its effects.
-    population = explain(cells, [], **PUBLIC)
+    population = explain(replace(cells, shape=(210, 1, 1)), reach=np.ones(1))
     without = distance(population.outcomes, laws)[held_out]
     assert found.max() < 0.2
     assert found.mean() < 0.6 * without.mean()
@@ -285,9 +280,9 @@ def test_the_prior_of_a_cell_does_not_count_its_own_trees() -> None:
 
 def test_factors_are_those_with_several_values() -> None:
     """Two shops, one label of one value, three steps, one product; a factor that names each cell is left out."""
-    factors = cell_factors((2, 1, 3, 1))
+    factors = Cells([], 0.0, np.zeros(6), np.zeros(6, dtype=bool), (2, 1, 3, 1)).factors
     assert [factor.tolist() for factor in factors] == [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]]
-    assert cell_factors((1, 5, 1)) == []
+    assert Cells([], 0.0, np.zeros(5), np.zeros(5, dtype=bool), (1, 5, 1)).factors == []
 
 
 def test_a_new_shop_gets_the_law_of_the_others() -> None:
@@ -374,7 +369,6 @@ def noisy_trees(idle: FloatArray, *, cut: bool, seed: int) -> list[FloatArray]:
     return trees(leaves.reshape(-1, 1 + cut, BINS), VARIANCE, rng)
 
 
-STEP_OF = np.tile(np.arange(STEPS), SHOPS)
 ALWAYS = np.full(SHOPS * STEPS, float(WEEKS))
 
 
@@ -382,9 +376,8 @@ ALWAYS = np.full(SHOPS * STEPS, float(WEEKS))
 def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
     """A shop's own first leaf has 3 zeros under noise of deviation 10. All shops together have 450 under 122."""
     levels = noisy_trees(np.array([0.0, 0.05, 0.15]), cut=cut, seed=0)
-    kwargs = {"steps": STEP_OF, "reach": np.ones(1)}
-    cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool))
-    laws = explain(cells, cell_factors((SHOPS, STEPS, 1)), **kwargs)
+    cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool), (SHOPS, STEPS, 1))
+    laws = explain(cells, reach=np.ones(1))
     zero = laws.outcomes.reshape(SHOPS, STEPS, -1)[:, :, 0].mean(axis=0)
     error = math.sqrt(VARIANCE * SHOPS) / (SHOPS * WEEKS)
     assert zero == pytest.approx([0.0, 0.05, 0.15], abs=4 * error)
@@ -395,10 +388,10 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
 def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws are those of cells that are never asked for idle days, in every bit."""
     levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
-    given = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool)), cell_factors((SHOPS, STEPS, 1))
-    found = explain(*given, steps=STEP_OF, reach=np.ones(1))
+    cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool), (SHOPS, STEPS, 1))
+    found = explain(cells, reach=np.ones(1))
     monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)
-    plain = explain(*given, steps=STEP_OF, reach=np.ones(1))
+    plain = explain(cells, reach=np.ones(1))
     assert np.array_equal(found.outcomes, plain.outcomes)
 
 

@@ -44,7 +44,7 @@ def test_levels_are_optimal_and_as_good_as_the_generic_planners(kind: type[Inven
     probabilities = smooth_laws(rng, (4, 3), 512)
     outcomes = OutcomeDistribution(bin_middles(problem, 512), probabilities)
     levels = plan_shops(problem, outcomes)
-    generic = plan_on_outcomes(outcomes, Separable(513).axes(problem))[0].arrays()["levels"]
+    generic = plan_on_outcomes(outcomes, problem, Separable(513).axes(problem))[0].arrays()["levels"]
     cost = expected_costs(problem, levels, probabilities).sum()
     assert cost == pytest.approx(expected_costs(problem, generic, probabilities).sum(), rel=1e-3)
     assert levels == pytest.approx(generic, abs=0.01 * problem.demand_max.max())
