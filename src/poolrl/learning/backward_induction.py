@@ -136,8 +136,8 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
             target, weight = partition.states.weights(problem.unit_state(state_of))
             cell = np.repeat(np.arange(len(rows)), OUTCOME_DRAWS)[:, None] * targets + target
             kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=len(rows) * targets)
-            kernel = kernel.reshape(-1, targets).astype(np.float64, copy=False)
-            yield Stage(reward, kernel, np.full(len(rows), np.inf), rows=rows)
+            moves = kernel.reshape(-1, targets).astype(np.float64, copy=False)
+            yield Stage(reward, moves, np.full(len(rows), np.inf), rows=rows)
 
     return stages
 
