@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from poolrl import Backlog, LostSales, Pool, SeededNoise, rollout_cost
+from poolrl import Backlog, LostSales, Pool, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.learning import cell_laws, priors, shapes
 from poolrl.learning.cell_laws import CellLaws, _moments, explain
-from poolrl.learning.levels import costs_of_levels
 from poolrl.learning.outcomes import looked_at
 from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
 from poolrl.learning.shapes import Observed, beyond, dictionary, expected_shares, log_likelihoods
@@ -236,10 +235,10 @@ def test_thin_cells_lean_on_each_other() -> None:
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
     cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool), (30, 7, 1))
     together = distance(explain(cells, reach=np.ones(1)).outcomes, laws)
-    by_itself = (replace(cells.some(np.arange(210) == i), shape=(1, 1, 1)) for i in range(0, 210, 7))
+    by_itself = (replace(cells.some(np.arange(210) == i), shape=(1, 1, 1)) for i in range(0, 210, 21))
     one = (explain(cell, reach=np.ones(1)).outcomes[0] for cell in by_itself)
-    alone = [distance(found, laws[7 * i]) for i, found in enumerate(one)]
-    assert together[::7].mean() < 0.6 * np.mean(alone)
+    alone = [distance(found, laws[21 * i]) for i, found in enumerate(one)]
+    assert together[::21].mean() < 0.6 * np.mean(alone)
     assert together.mean() < 0.2
 
 
@@ -285,27 +284,7 @@ def test_factors_are_those_with_several_values() -> None:
     assert Cells([], 0.0, np.zeros(5), np.zeros(5, dtype=bool), (1, 5, 1)).factors == []
 
 
-def test_a_new_shop_gets_the_law_of_the_others() -> None:
-    """Shop 12 was declared, but has no rows yet. It is planned like an average shop and not like an empty one."""
-    problem = LostSales(
-        horizon=2, holding=1.0, shortage=3.0, demand_max=100.0, labels={"shop": range(1, 13), "promo": ["no", "yes"]}
-    )
-    rng = np.random.default_rng(3)
-    shop, promo = rng.integers(1, 12, 3000), rng.choice(["no", "yes"], 3000)
-    mean = 20 * np.where(promo == "yes", 1.8, 1.0)
-    demand = np.clip(rng.gamma(8, mean[:, None, None] / 8, (3000, 2, 1)), 0, 100)
-    log = problem.simulate_log(demand, rng=rng, labels={"shop": shop, "promo": promo})
-    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-    known, new = policy.levels[:-1, :, :, 0].mean(axis=0), policy.levels[-1, :, :, 0]  # (promo, step)
-    assert new == pytest.approx(known, rel=0.2)
-    assert (new[1] > 1.4 * new[0]).all()
-    outcomes = policy.outcomes
-    assert outcomes is not None
-    means = (outcomes.points[:, :, None] * outcomes.weights).sum(axis=-1)[..., 0]
-    assert means[-1] == pytest.approx(means[:-1].mean(axis=0), rel=0.2)
-
-
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rho=st.sampled_from([1e-6, 0.1, 10.0, math.inf]),
@@ -384,10 +363,9 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
     assert laws.outcomes.sum(axis=-1) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("cut", [False, True])
-def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_idle_days_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws are those of cells that are never asked for idle days, in every bit."""
-    levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
+    levels = noisy_trees(np.zeros(STEPS), cut=True, seed=1)
     cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool), (SHOPS, STEPS, 1))
     found = explain(cells, reach=np.ones(1))
     monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)
@@ -407,31 +385,3 @@ def test_shares_by_hand() -> None:
     assert found == pytest.approx([0.2, 0.2, 0.0])
     noisy = cell_laws.idle_shares(seen, 1000.0, law, cutoffs, totals, steps)  # 48.6 is then an accident
     assert noisy.tolist() == [0.0, 0.0, 0.0]
-
-
-def test_holidays_are_part_of_the_predicted_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy per shop on 66 weeks. Bread that nobody can buy on a holiday is left over, and that costs."""
-    shops, weeks = 120, 66
-    rng = np.random.default_rng(3)
-    holding, shortage = np.array([[0.4]] * 3), np.array([[0.4]] * 3)
-    problem = LostSales(horizon=3, holding=holding, shortage=shortage, demand_max=100.0, labels={"shop": range(shops)})
-    usual = np.tile(rng.uniform(25.0, 50.0, shops), weeks)
-
-    def drawn(size: FloatArray) -> FloatArray:
-        demand = np.minimum(size[:, None, None] * rng.gamma(25.0, 1 / 25, (len(size), 3, 1)), 100.0)
-        return demand * (rng.random(demand.shape) >= 0.06)
-
-    given = {"shop": np.tile(np.arange(shops), weeks)}
-    log = problem.simulate_log(drawn(usual), rng=rng, labels=given)
-    many = np.tile(usual[:shops], 400)
-    later, labels = drawn(many), {"shop": np.tile(np.arange(shops), 400)}
-
-    def off() -> float:
-        policy = Pool(rho=1.0).fit(problem, log, noise=SeededNoise(3))
-        assert policy.outcomes is not None
-        predicted = float(costs_of_levels(problem, policy.outcomes, policy.levels).mean())
-        return predicted / rollout_cost(problem, policy, later, labels=labels) - 1
-
-    assert abs(off()) < 0.08
-    monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
-    assert off() < -0.12

@@ -40,7 +40,7 @@ from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.policy import Levels
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, noise_bound
-from poolrl.simulation.evaluation import cost_difference, expected_costs, optimum, rollout_costs
+from poolrl.simulation.evaluation import cost_difference, optimum, rollout_costs
 from tests.helpers.own_problems import OrderQuantity, Wear, wear_log
 
 
@@ -188,32 +188,6 @@ def test_pessimistic_values_stay_below_what_is_left_to_earn() -> None:
         q, planned = backward_induction(lambda h: [stages[h]], Still(), Bernstein(0.0))  # noqa: B023
         assert q[:, 0] == pytest.approx(values)
         assert planned.clipped_to_zero == (more < 0)
-
-
-def test_the_expected_cost_is_exact() -> None:
-    """Against a million paths that take the middles of the bins, and no other levels are better than the optimum's."""
-    rng = np.random.default_rng(7)
-    shape, bins = (4, 2), 64
-    costs = rng.uniform(0.05, 0.5, (2, *shape))
-    problem = LostSales(horizon=4, products=2, holding=costs[0], shortage=costs[1], demand_max=[10.0, 30.0])
-    probabilities = rng.dirichlet(np.ones(bins), size=shape)
-    levels = rng.uniform(0, 1, shape) * problem.demand_max
-    policy = Policy(problem, Levels(levels), data_free(problem).guarantee)
-    paths = np.empty((200_000, *shape))
-    for step in range(4):
-        for i in range(2):
-            middles = (np.arange(bins) + 0.5) / bins * problem.demand_max[i]
-            paths[:, step, i] = rng.choice(middles, len(paths), p=probabilities[step, i])
-    sampled = rollout_costs(problem, policy, paths)
-    exact = expected_costs(problem, levels, probabilities).sum()
-    # Levels between edges are read by interpolation, which costs a little at 64 bins.
-    assert exact == pytest.approx(sampled.mean(), abs=4 * sampled.std() / 447 + 0.01 * exact)
-    best = optimum(problem, probabilities)
-    least = expected_costs(problem, best.levels, probabilities).sum()
-    assert least < exact
-    for _ in range(20):
-        nearby = np.clip(best.levels + rng.normal(0, 0.5, shape), 0, problem.demand_max)
-        assert expected_costs(problem, nearby, probabilities).sum() >= least * 0.999
 
 
 def test_the_data_free_policy_is_the_newsvendor_on_uniform_demand() -> None:

@@ -24,7 +24,6 @@ from poolrl import (
     Separable,
     Trajectories,
     Visits,
-    Zones,
     data_free,
     relative_gap,
     rollout_cost,
@@ -184,12 +183,6 @@ def test_no_log_is_reachable_from_a_policy(policy: Policy, log: Trajectories, tm
         contents = [pickle.dumps(policy), *(file[name].tobytes() for name in file.files)]
     for row in log.actions[:, 0]:  # real numbers that only the log knows
         assert all(number.tobytes() not in content for number in row for content in contents)
-
-
-def test_zones_policies_answer_between_their_nodes(log: Trajectories) -> None:
-    policy = Pool(5.0, Outcomes(), Zones(10)).fit(PROBLEM, log, noise=SeededNoise(0))
-    stocks = np.column_stack([np.linspace(0, 90, 50), np.full(50, 5.0)])
-    assert len(np.unique(policy.act(0, stocks).round(3), axis=0)) > 5
 
 
 LABELS: dict[str, Any] = {"shop": ["north", "south"], "promo": [0, 1]}

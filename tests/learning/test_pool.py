@@ -49,15 +49,6 @@ def demand(episodes: int, problem: LostSales | Backlog, seed: int = 0) -> FloatA
     return np.clip(rng.normal(35, 12, (episodes, problem.horizon, problem.products)), 0, 100)
 
 
-def test_infinite_budget_is_the_noiseless_estimate_exactly() -> None:
-    """Which is that of Kaplan and Meier, see test_outcomes.py."""
-    problem = shop()
-    log = problem.simulate_log(demand(300, problem), rng=np.random.default_rng(1))
-    fits = [Pool(math.inf).fit(problem, log, noise=noise).levels for noise in (None, SeededNoise(1), SeededNoise(2))]
-    assert np.array_equal(fits[0], fits[1])
-    assert np.array_equal(fits[1], fits[2])
-
-
 def test_more_budget_and_more_data_help() -> None:
     problem = shop()
     paths = demand(2000, problem, seed=9)

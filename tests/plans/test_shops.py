@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, data_free, saa
+from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, saa
 from poolrl.checks import FloatArray
 from poolrl.learning.levels import plan_shops
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
@@ -188,22 +188,6 @@ def test_labelled_fits_without_noise_are_separate_fits() -> None:
         states, actions, next_states = (part[shop == i] for part in (log.states, log.actions, log.next_states))
         rows = Trajectories(states=states, actions=actions, next_states=next_states)
         assert together[i] == pytest.approx(Pool(math.inf).fit(alone, rows).levels, rel=1e-3)
-
-
-def test_a_vanishing_budget_is_the_data_free_plan_of_every_label() -> None:
-    problem = LostSales(
-        horizon=3,
-        holding=1.0,
-        shortage=np.array([1.0, 40.0])[:, None, None],
-        demand_max=np.array([10.0, 30.0])[:, None],
-        labels={"shop": [1, 2]},
-    )
-    rng = np.random.default_rng(7)
-    log = problem.simulate_log(rng.uniform(0, 3, (300, 3, 1)), rng=rng, labels={"shop": rng.integers(1, 3, 300)})
-    free = data_free(problem)
-    assert free.levels[:, -1, 0] == pytest.approx([5.0, 30 * 40 / 41], rel=1e-3)
-    for seed in range(3):
-        assert Pool(1e-12).fit(problem, log, noise=SeededNoise(seed)).levels == pytest.approx(free.levels, rel=5e-3)
 
 
 def test_what_only_shops_can_plan_is_refused_elsewhere_before_anything_is_paid() -> None:

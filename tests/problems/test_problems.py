@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from poolrl import Backlog, Boundary, LostSales, Policy, data_free
+from poolrl import Backlog, Boundary, Guarantee, LostSales, Policy
 from poolrl.learning.policy import Levels
 
 
@@ -177,6 +177,6 @@ def test_the_policy_of_a_large_chain_can_be_read(tmp_path: Path) -> None:
     """400 shops, 2 kinds of weeks, 7 days, 40 products: as many costs as once made a file unreadable."""
     facts: dict[str, Any] = {"horizon": 7, "products": 40, "holding": 0.1, "shortage": 0.4, "demand_max": 4.0}
     problem = LostSales(**facts, labels={"shop": range(400), "promo": [0, 1]})
-    policy = Policy(problem, Levels(np.ones((400, 2, 7, 40))), data_free(LostSales(**facts)).guarantee)
+    policy = Policy(problem, Levels(np.ones((400, 2, 7, 40))), Guarantee.of_nothing(7))
     policy.save(tmp_path / "policy.npz")
     np.testing.assert_array_equal(Policy.load(tmp_path / "policy.npz").levels, policy.levels)
