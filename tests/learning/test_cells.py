@@ -16,7 +16,7 @@ from poolrl import Backlog, LostSales, Pool, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.learning import cell_laws, priors, shapes
-from poolrl.learning.cell_laws import CellLaws, _moments, explain
+from poolrl.learning.cell_laws import CellLaws, explain
 from poolrl.learning.outcomes import looked_at
 from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
 from poolrl.learning.shapes import Observed, beyond, dictionary, expected_shares, log_likelihoods
@@ -257,24 +257,6 @@ def test_a_cell_without_rows_is_found_by_its_effects() -> None:
     without = distance(population.outcomes, laws)[held_out]
     assert found.max() < 0.2
     assert found.mean() < 0.6 * without.mean()
-
-
-def test_the_prior_of_a_cell_does_not_count_its_own_trees() -> None:
-    """A value's effect in a cell is that of a fit without the cell: moments of the product of all other curves."""
-    rng = np.random.default_rng(2)
-    places, owner = np.linspace(-2, 2, 41), np.array([0, 0, 1, 0])
-    given = -((places - rng.normal(0, 1, (4, 1))) ** 2) * rng.uniform(0.5, 3, (4, 1))
-    prior = -(places**2) / 2
-    joint = np.stack([prior + given[owner == value].sum(axis=0) for value in (0, 1)])
-    (mean, _), (without, doubt) = _moments(joint, places), _moments(joint[owner] - given, places)
-    for cell in range(4):
-        others = [c for c in range(4) if c != cell and owner[c] == owner[cell]]
-        chance = np.exp(prior + given[others].sum(axis=0))
-        chance /= chance.sum()
-        assert without[cell] == pytest.approx(chance @ places)
-        assert doubt[cell] == pytest.approx(chance @ places**2 - (chance @ places) ** 2)
-    assert without[2] == pytest.approx(0, abs=1e-12)  # the only one of its value knows the prior
-    assert abs(mean[1]) > 0.1
 
 
 def test_factors_are_those_with_several_values() -> None:

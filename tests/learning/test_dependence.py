@@ -53,7 +53,7 @@ def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0
     return policy.report.dependence
 
 
-@pytest.mark.parametrize("rho", [np.inf, 10.0, 1.0])
+@pytest.mark.parametrize("rho", [np.inf, 1.0])
 def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> None:
     raw = managers().log(WEEKS)
     found = reported(raw, SHOP, rho=rho)

@@ -73,25 +73,6 @@ def test_a_two_step_problem_worked_by_hand(shortage: float, levels: list[float],
     assert rollout_cost(problem, saa(problem, paths), paths) == pytest.approx(cost)
 
 
-def test_saa_is_as_good_as_brute_force() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        holding, shortage = rng.uniform(0, 1, (2, 3, 1))
-        problem = LostSales(horizon=3, holding=holding, shortage=shortage, demand_max=4.0)
-        sample = rng.integers(0, 5, (6, 3, 1)).astype(float)
-        # Steps are independent in the programme: every combination of their samples is a path.
-        paths = np.array(list(itertools.product(*sample[:, :, 0].T)))[:, :, None]
-        best = np.inf
-        for levels in itertools.product(range(5), repeat=3):
-            stock, total = np.zeros(len(paths)), np.zeros(len(paths))
-            for step, level in enumerate(levels):
-                target, wanted = np.maximum(stock, level), paths[:, step, 0]
-                stock = np.maximum(target - wanted, 0)
-                total += holding[step] * stock + shortage[step] * np.maximum(wanted - target, 0)
-            best = min(best, total.mean())
-        assert rollout_cost(problem, saa(problem, sample), paths) == pytest.approx(best, rel=1e-9)
-
-
 def test_backward_induction_agrees_with_quantecon_on_a_grid() -> None:
     from quantecon.markov import ddp  # here, because its import takes half a second
 

@@ -148,25 +148,6 @@ def test_labels_that_stay_are_planned_one_by_one() -> None:
         assert together[cell] == pytest.approx(alone, rel=1e-9)
 
 
-def test_a_scale_profile_is_demand_of_that_size() -> None:
-    """Levels are multiples of the day's scale: times the profile they are those of the shop without a scale."""
-    rng = np.random.default_rng(5)
-    profile, money = np.array([1.0, 0.25, 0.5, 1.0]), {"holding": 0.3, "shortage": 3.0}
-    problem = LostSales(horizon=4, demand_max=4.0, scale_profile=7 * profile[:, None], **money)
-    law = smooth_laws(rng, (4, 1), 512)
-    scaled = plan_shops(problem, OutcomeDistribution(bin_middles(problem, 512), law))
-    # On the common axis a quarter of the size means that four bins fall into one.
-    stretched = np.zeros_like(law)
-    for step, size in enumerate(profile):
-        merged = law[step, 0].reshape(-1, int(1 / size)).sum(axis=-1)
-        stretched[step, 0, : len(merged)] = merged
-    plain = LostSales(horizon=4, demand_max=4.0, **money)
-    amounts = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), stretched))
-    assert scaled * profile[:, None] == pytest.approx(amounts, rel=1e-6)
-    ignoring = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), law))
-    assert np.abs(ignoring / scaled - 1).max() > 0.02
-
-
 def test_labelled_fits_without_noise_are_separate_fits() -> None:
     """Costs and bounds that differ by label: nothing is borrowed where nothing is hidden."""
     rng = np.random.default_rng(6)

@@ -67,14 +67,6 @@ def test_units_are_the_users_and_go_there_and_back() -> None:
     assert problem.boundary.reach[0] == pytest.approx([0.75, 1.0, 0.5, 1.0])
 
 
-def test_costs_and_bounds_broadcast() -> None:
-    problem = LostSales(horizon=3, products=2, holding=[[1.0], [2.0], [3.0]], shortage=[4.0, 5.0], demand_max=7)
-    assert problem.holding.tolist() == [[1, 1], [2, 2], [3, 3]]
-    assert problem.shortage.tolist() == [[4, 5]] * 3
-    assert problem.demand_max.tolist() == [7, 7]
-    assert not problem.holding.flags.writeable
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -130,7 +130,7 @@ WORLDS: list[tuple[OutcomeProblem, float]] = [
 def test_the_law_is_found_again(problem: OutcomeProblem, within: float) -> None:
     """A large log, no noise: F lies within a little of the truth wherever enough was tried."""
     rng = np.random.default_rng(3)
-    outcomes = problem.arranged(rng.gamma(6.0, 0.2, (6_000, 1, problem.outcome_dim)).clip(0, 4))
+    outcomes = problem.arranged(rng.gamma(6.0, 0.2, (4_000, 1, problem.outcome_dim)).clip(0, 4))
     model = Pool(np.inf).model(problem, simulate_log(problem, outcomes, rng=rng))
     for i in range(problem.outcome_dim):
         law, points = model.outcomes.weights[0, i], model.outcomes.points[i]
