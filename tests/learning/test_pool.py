@@ -28,11 +28,10 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.learning.policy import GreedyQ
 from poolrl.privacy.released import PrivateOutcomes
-from tests.helpers.own_problems import BrokenReward, OrderQuantity, Pinned, PostedPrice, Wear, wear_log
+from tests.helpers.own_problems import BrokenReward, Pinned, PostedPrice, Wear, wear_log
 
 
 def shop(horizon: int = 4, products: int = 2, **changes: object) -> LostSales:
@@ -147,7 +146,10 @@ def test_defaults_follow_what_the_problem_declares() -> None:
     }
     for kind, policy in kinds.items():
         assert type(policy.rule).__name__ == kind
-        assert kind == "Levels" or isinstance(policy.rule.where, Partition)
+        if kind == "GreedyQ":
+            assert isinstance(policy.rule.where, Partition)
+            with pytest.raises(AttributeError, match="no order-up-to table"):
+                _ = policy.levels
         assert policy.guarantee.mechanisms[0].name == "outcome trees"
     visited = Pool(1.0).fit(wear, wear_log(wear, 50))
     assert [m.name for m in visited.guarantee.mechanisms] == ["visits of nodes", "transitions between nodes"]
@@ -169,20 +171,6 @@ def test_your_own_problem_with_feedback_on_the_higher_side() -> None:
         assert price >= 5.0
         revenue = -rollout_cost(problem, policy, values) / 2
         assert revenue == pytest.approx(best_revenue, rel=0.08)
-
-
-def test_your_own_separable_problem() -> None:
-    problem = OrderQuantity(horizon=3, products=2, holding=0.2, shortage=0.5, cap=60.0)
-    rng = np.random.default_rng(0)
-    wanted = np.clip(rng.normal(30, 8, (3000, 3, 2)), 0, 100)
-    policy = Pool(1.0, values=Separable(65)).fit(problem, simulate_log(problem, wanted, rng=rng), noise=SeededNoise(0))
-    assert isinstance(policy.rule, GreedyQ)
-    assert isinstance(policy.rule.where, Axes)
-    with pytest.raises(AttributeError, match="no order-up-to table"):
-        _ = policy.levels
-    order = policy.act(0, np.array([[0.0, 0.0], [20.0, 90.0]]))
-    assert order[0] == pytest.approx([36, 36], abs=5)
-    assert order[1] == pytest.approx([16, 0], abs=5)
 
 
 def pinned_log(rng: np.random.Generator) -> Trajectories:
