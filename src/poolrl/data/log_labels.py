@@ -92,7 +92,7 @@ def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, Lo
 
 def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, int]) -> IntArray:
     """The label cell of every trajectory and step, (n, H), −1 where a label is missing or was not declared."""
-    cell = np.zeros(shape, dtype=np.int64)
+    cell: IntArray = np.broadcast_to(np.int64(0), shape)  # without labels it takes no memory
     for name, size in zip(labels.names, labels.shape, strict=True):
         place = given[name].places(labels, name)
         place = place if place.ndim == 2 else place[:, None]

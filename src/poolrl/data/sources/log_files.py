@@ -5,6 +5,7 @@ Names and texts of all our SQL are quoted here too.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
@@ -125,9 +126,8 @@ def as_utf8(files: Sequence[str], form: CsvFormat, folder: Path) -> tuple[list[s
     for number, file in enumerate(files):
         copies.append(str(folder / f"{number}.csv"))
         try:
-            with TextIOWrapper(_bytes_of(file), form.encoding, newline="") as text:
-                with open(copies[-1], "w", encoding="utf-8", newline="") as copy:
-                    shutil.copyfileobj(text, copy)
+            with _bytes_of(file) as source, open(copies[-1], "wb") as copy:
+                shutil.copyfileobj(codecs.EncodedFile(source, "utf-8", form.encoding), copy)
         except (OSError, EOFError, zlib.error):
             whole = False
     return copies, replace(form, encoding="utf-8"), whole
