@@ -344,8 +344,7 @@ class ArrayRows(Generic[AnyProblem]):
             return place if certain else np.where(cell == NOWHERE, trees * size, place)
 
         certain = self._all_usable and sees_everything(problem)
-        # A count of many label cells needs many rows, or most of the time would go into empty cells.
-        counted = self._tallied(formula, bins, places, trees * size, numbers=max(BLOCK_NUMBERS, trees * size))
+        counted = self._tallied(formula, bins, places, trees * size)
         by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
@@ -365,13 +364,7 @@ class ArrayRows(Generic[AnyProblem]):
         return self._tallied(side_formula(problem), TOGETHER_BANDS, places, size * size)
 
     def _tallied(
-        self: ArrayRows[OutcomeProblem],
-        formula: CellFormula,
-        bins: int,
-        places: Places,
-        size: int,
-        *,
-        numbers: int = BLOCK_NUMBERS,
+        self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int, places: Places, size: int
     ) -> IntArray:
         """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
         # Rows that are not relative were judged by `broken_rule`.
@@ -390,7 +383,8 @@ class ArrayRows(Generic[AnyProblem]):
                 with adding:
                     counted[steps] += found[:, :-1]
 
-        self._in_blocks(count, numbers, runs)
+        # A count of many label cells needs many rows, or most of the time would go into empty cells.
+        self._in_blocks(count, max(BLOCK_NUMBERS, size), runs)
         return counted
 
     @property
