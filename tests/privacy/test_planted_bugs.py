@@ -16,7 +16,7 @@ from poolrl import LostSales, Outcomes, Trajectories
 from poolrl.audit.attack import AuditFinding, attack_case
 from poolrl.audit.cases import CASES
 from poolrl.audit.faults import Exact
-from poolrl.data import counts, table
+from poolrl.data import counts, expressions, table
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log import Log
 from poolrl.data.log_labels import LogLabel
@@ -264,9 +264,9 @@ def test_rows_of_a_long_table_that_come_twice(monkeypatch: Plant) -> None:
     """Six rows for one product and day: without the rule, a week moves six times as far."""
     pair = week_of(0, 0.0, times=6), week_of(0, BOUND, times=6)
     assert change_and_price(pair, most=1, labels_public=False) == (0, 24)
-    honest = table.count_steps
+    honest = expressions.count_steps
     with monkeypatch.context() as plant:
-        plant.setattr(table, "count_steps", lambda *given: honest(*given).mutate(repeated=ibis.literal(False)))
+        plant.setattr(expressions, "count_steps", lambda *given: honest(*given).mutate(repeated=ibis.literal(False)))
         change, price = change_and_price(pair, most=1, labels_public=False)
         assert change == 36 * price
     # A rule that looks at the step without its product takes every week of two products for a double one.
