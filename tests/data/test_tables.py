@@ -73,7 +73,6 @@ def test_counts_are_translated_for_engines_that_are_not_here() -> None:
         one.outcome_expression(problem, bins=16),
         several.outcome_expression(problem, bins=16),
         visits.visit_expression(Zones(4).partition(visited)),
-        visits.visit_expression(Grid(4).partition(visited)),
     ):
         for engine in ("bigquery", "snowflake", "databricks", "trino", "postgres"):
             assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
