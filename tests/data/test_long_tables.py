@@ -8,7 +8,6 @@ from typing import Any
 import ibis
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,13 +21,9 @@ from poolrl.data.sources.opening import open_source
 from poolrl.data.trace import Recording
 from tests.helpers.long_tables import (
     BOUND,
-    DECLARED,
-    LABELLED,
     SHOWN,
     Rows,
-    as_table,
     change_and_price,
-    long_by_hand,
     long_columns,
     melted,
     messy_trajectory,
@@ -36,25 +31,6 @@ from tests.helpers.long_tables import (
 )
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
-
-
-@pytest.mark.parametrize("labels_public", [False, True])
-@pytest.mark.parametrize("most", [1, 2])
-def test_a_mess_is_counted_by_the_rules_alone(tmp_path: Path, most: int, labels_public: bool) -> None:
-    """From Parquet, whose statistics pass over NaN, against a count row by row."""
-    rng = np.random.default_rng(most)
-    rows = [row for n in range(45) for row in messy_trajectory(rng, n // 3, n % 3 if n % 11 else None)]
-    leaves, totals = long_by_hand(rows, bins=4, max_per_unit=most, labels_public=labels_public)
-    assert leaves.sum() > 30
-    path = tmp_path / "log.parquet"
-    pq.write_table(as_table(rows).take(rng.permutation(len(rows))), path)
-    log = Table(ibis.read_parquet(path), **DECLARED, max_per_unit=most, labels_public=labels_public)
-    log.check(LABELLED)
-    np.testing.assert_array_equal(log.outcome_leaves(LABELLED, bins=4), leaves)
-    np.testing.assert_array_equal(log.label_totals(LABELLED), totals)
-    assert log.slots == 15 * most
-    if labels_public:  # no product of a label's slots is observed more often than there are slots
-        assert (totals[:, :, None] >= leaves.sum(axis=-1)).all()
 
 
 def hostile_pair(rng: np.random.Generator, *, labels_public: bool) -> tuple[Rows, Rows]:

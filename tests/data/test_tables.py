@@ -22,16 +22,14 @@ from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.problem import Problem
-from tests.helpers.long_tables import long
+from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice, Wear, wear_log
 from tests.helpers.tables import (
     LOGS,
     WITH_ALL,
-    a_mess,
     a_shop,
     assert_counted_like_arrays,
     assert_visited_like_arrays,
-    by_hand,
     columns,
     simulated,
     wide,
@@ -88,23 +86,33 @@ def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
         count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), level_sizes=every_level(4))
 
 
-@pytest.mark.parametrize("max_per_unit", [None, 1, 3])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_unit: int | None) -> None:
-    """From Parquet, whose statistics pass over NaN, and from memory, against a count row by row."""
-    problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
-    mess = a_mess(np.random.default_rng(seed))
-    pq.write_table(mess, tmp_path / "mess.parquet")
-    named = columns(1) | ({"unit": "unit", "max_per_unit": max_per_unit} if max_per_unit else {})
-    units, leaves = by_hand(mess, bins=16, max_per_unit=max_per_unit)
+@pytest.mark.parametrize("products", MESSES)
+@pytest.mark.parametrize(("most", "labels_public"), [(None, False), (1, True), (2, False), (2, True)])
+def test_what_cannot_be_used_is_unobserved(
+    tmp_path: Path, most: int | None, labels_public: bool, products: int
+) -> None:
+    """Doubled rows, no numbers, no ids, labels that disagree, products and steps that nobody declared.
+
+    Against a count row by row; from memory, and from Parquet, whose statistics pass over NaN.
+    """
+    (problem, named), rng = MESSES[products], np.random.default_rng(3)
+    rows = a_mess(rng, products)
+    if most is None:  # each trajectory is a unit of its own
+        named = {name: column for name, column in named.items() if name != "unit"}
+        rows = [row | {"unit": row["trajectory"]} for row in rows]
+    units, leaves, totals = by_hand(rows, products, bins=4, max_per_unit=most or 1, labels_public=labels_public)
     assert leaves.sum() > 30
-    for source in (mess, ibis.read_parquet(tmp_path / "mess.parquet")):
-        table = Table(source, **named)
-        assert table.units == units
-        counts = count_outcomes(table, problem, level_sizes=every_level(16))
-        np.testing.assert_array_equal(counts.levels[-1].reshape(leaves.shape), leaves)
-        total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
-        assert (total == table.slots).all()
+    source = as_table(rows).take(rng.permutation(len(rows)))
+    if labels_public:
+        pq.write_table(source, tmp_path / "mess.parquet")
+        source = ibis.read_parquet(tmp_path / "mess.parquet")
+    table = Table(source, **named, max_per_unit=most or 1, labels_public=labels_public)
+    table.check(problem)
+    assert (table.units, table.slots) == (units, units * (most or 1))
+    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=4), leaves)
+    np.testing.assert_array_equal(table.label_totals(problem), totals)
+    if labels_public:  # no product of a label's slots is observed more often than there are slots
+        assert (totals[:, :, None] >= leaves.sum(axis=-1)).all()
 
 
 # Part by part, against the same rules for one row at a time.

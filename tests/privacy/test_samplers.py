@@ -213,6 +213,10 @@ def test_the_stream_is_aes_in_counter_mode() -> None:
         words = stream.words(first, count)
         assert (words.tolist(), words.dtype) == (everything[first : first + count].tolist(), np.uint64)
     assert key_stream(stream._key, 3, 3).tolist() == everything[6:9].tolist()
+    # The counter has 128 bits, the highest first.
+    high = b"".join((0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF + n).to_bytes(16, "big") for n in (0, 1))
+    by_hand = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(high)
+    assert key_stream(stream._key, 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF, 4).tobytes() == by_hand
     assert not np.array_equal(Stream().words(0, 4), everything[:4])
 
 

@@ -24,7 +24,7 @@ from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_levels, release_outcomes, release_rows, release_visits
 from poolrl.privacy.sensitivity import LATTICE, every_level
 from poolrl.privacy.zcdp import budget
-from tests.helpers.broken_problems import FACTS, LEVELS, DividesByTheLargest, Untouched, a_log
+from tests.helpers.broken_problems import FACTS, LEVELS, Untouched, a_log
 from tests.helpers.neighbours import Recorder, neighbours, squared_change
 from tests.helpers.own_problems import Wear, wear_log
 from tests.helpers.tables import a_shop, columns
@@ -260,12 +260,6 @@ def test_visits_of_a_formula_that_looks_at_the_batch_are_refused() -> None:
         release_visits(wear_log(Wear(2), 5), Relative(2), partition, rho=1.0, noise=NeverAsked())
 
 
-def test_engines_give_formulas_no_rows_either() -> None:
-    log = a_log(rows=20)
-    with pytest.raises(ValueError, match="DividesByTheLargest"):
-        count_outcomes(Table(log.to_arrow(), **columns(2)), DividesByTheLargest(**FACTS), level_sizes=LEVELS)
-
-
 @settings(max_examples=40, deadline=None)
 @given(neighbours(), st.sampled_from([Zones(3), Grid(2), Zones(1)]))
 def test_visits_never_change_by_more_than_was_paid_for(pair: tuple, values: Zones | Grid) -> None:
@@ -304,17 +298,6 @@ def test_empty_slots_keep_the_total_public() -> None:
     assert three.unobserved.item() == 2
 
 
-@pytest.fixture
-def problem() -> LostSales:
-    return LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
-
-
-@pytest.fixture
-def log(problem: LostSales) -> Trajectories:
-    rng = np.random.default_rng(0)
-    return problem.simulate_log(rng.uniform(0, 100, (200, 5, 1)), rng=rng)
-
-
 class Boastful(SecureNoise):
     """Something that looks like the secure sampler and adds what it likes."""
 
@@ -336,7 +319,8 @@ class Equal(Boastful, metaclass=Chameleon):
     """As boastful, and equal to the secure one."""
 
 
-def test_only_the_secure_sampler_counts_as_secure(problem: LostSales, log: Trajectories) -> None:
+def test_only_the_secure_sampler_counts_as_secure() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=40)
     for noise in (Boastful(), Equal(), Recorder()):
         assert not Pool(1.0).fit(problem, log, noise=noise).guarantee.private
     with pytest.raises(AttributeError):

@@ -36,7 +36,6 @@ from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from tests.helpers.neighbours import (
     Recorder,
-    labelled_neighbours,
     neighbours,
     plant_layout,
     scaled_neighbours,
@@ -54,8 +53,8 @@ NEIGHBOURS = {
     "a scale with memory": scaled_neighbours(),
     "a scale by label": scaled_neighbours(labels_public=False),
     "a scale by public label": scaled_neighbours(labels_public=True),
-    "labels": labelled_neighbours(labels_public=False),
-    "public labels": labelled_neighbours(labels_public=True),
+    "labels": neighbours(labels_public=False),
+    "public labels": neighbours(labels_public=True),
 }
 RHO = Fraction(7, 15)  # with which few variances are whole numbers
 SIZES = [(2,), (2, 4), (1, 4, 16), every_level(2), every_level(64)]
