@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,37 +174,37 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert once is not long
     assert once.placed() is once  # a second join would double nothing, but cost as much as the first
     assert wide.placed() is wide
-    with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
-        Pool.published(1.0, 3).fit(problem, long)
-    with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is another kind"):
-        Table(table, **long_columns(SHOWN[:1])).check(PostedPrice(3))
-    with pytest.raises(ValueError, match="coordinates must be 2, got 1"):
-        Table(table, **long_columns(SHOWN[:1])).check(problem)
-    with pytest.raises(ValueError, match="coordinates needs coordinate"):
-        Table(log.to_arrow(), **columns(2), coordinates=SHOWN)
-    for wrong in ((), "bread"):
-        with pytest.raises(ValueError, match=r"^coordinates must have values, all numbers or all text"):
-            Table(table, **given | {"coordinates": wrong})
-    with pytest.raises(ValueError, match=r"^coordinates must not have a value twice"):
-        Table(table, **given | {"coordinates": ["bread", "Bread "]})
-    with pytest.raises(ValueError, match="coordinate must hold text, as declared, but its column has type float64"):
-        Table(table.drop("product").append_column("product", pa.array([0.5] * len(table))), **given)
-    with pytest.raises(ValueError, match="coordinate must hold numbers, as declared, but its column has type date"):
-        Table(
-            table.drop("product").append_column("product", pa.array([None] * len(table), pa.date32())),
-            **given | {"coordinates": [1, 2]},
-        )
-    with pytest.raises(ValueError, match="one column 'produce'"):
-        Table(table, **given | {"coordinate": "produce"})
-    with pytest.raises(ValueError, match="with coordinate, actions must name one column"):
-        Table(table, **given | {"actions": ["action", "left"]})
-    with pytest.raises(ValueError, match="with coordinate, scale must name one column"):
-        Columns("week", "day", ("s",), ("a",), ("n",), coordinate="product", scale=("e", "f"))
-    with pytest.raises(ValueError, match=r"column 'product' cannot be both coordinate and label 'what'"):
-        Table(table, **given, labels={"what": "product"})
-    del given["coordinates"]
-    with pytest.raises(ValueError, match="one row per coordinate is counted by Table"):
-        Trajectories.from_table(table, **given)
+    alone, bare = long_columns(SHOWN[:1]), {name: column for name, column in given.items() if name != "coordinates"}
+    halves, days = pa.array([0.5] * len(table)), pa.nulls(len(table), pa.date32())
+
+    def renamed(product: pa.Array, **more: Any) -> Table:
+        return Table(table.drop("product").append_column("product", product), **given | more)
+
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: Pool.published(1.0, 3).fit(problem, long), "one row per coordinate needs outcome counts"),
+        (lambda: Table(table, **alone).check(PostedPrice(3)), r"\(SeparableProblem\); PostedPrice is another kind"),
+        (lambda: Table(table, **alone).check(problem), "coordinates must be 2, got 1"),
+        (lambda: Table(log.to_arrow(), **columns(2), coordinates=SHOWN), "coordinates needs coordinate"),
+        (lambda: Table(table, **given | {"coordinates": ()}), "^coordinates must have values"),
+        (lambda: Table(table, **given | {"coordinates": "bread"}), "^coordinates must have values"),
+        (
+            lambda: Table(table, **given | {"coordinates": ["bread", "Bread "]}),
+            "^coordinates must not have a value twice",
+        ),
+        (lambda: renamed(halves), "coordinate must hold text, as declared, but its column has type float64"),
+        (
+            lambda: renamed(days, coordinates=[1, 2]),
+            "coordinate must hold numbers, as declared, but its column",
+        ),
+        (lambda: Table(table, **given | {"coordinate": "produce"}), "one column 'produce'"),
+        (lambda: Table(table, **given | {"actions": ["action", "left"]}), "coordinate, actions must name one column"),
+        (lambda: Columns(**bare, scale=("e", "f")), "with coordinate, scale must name one column"),
+        (lambda: Table(table, **given, labels={"what": "product"}), "'product' cannot be both coordinate and label"),
+        (lambda: Trajectories.from_table(table, **bare), "one row per coordinate is counted by Table"),
+    ]
+    for act, words in refused:
+        with pytest.raises(ValueError, match=words):
+            act()
 
 
 def test_a_formula_that_mixes_coordinates_is_refused_in_words() -> None:
