@@ -177,17 +177,6 @@ def test_a_store_may_be_the_unit_and_a_label() -> None:
         assert log.outcome_leaves(problem, bins=2).sum(axis=(1, 2, 3)).tolist() == [2, 1]
 
 
-@pytest.mark.parametrize("values", [["a", "b"], [3, 9], [1, 2]], ids=["text", "numbers", "consecutive"])
-def test_no_step_makes_a_labelled_count_fail(values: list[Any]) -> None:
-    """With a join, engines compute the floor of a step before they have found out that it is finite."""
-    steps = [0.0, 1.0, 1e300, np.nan, np.inf, -np.inf, 0.5]
-    parts = {f"{part}_{i}": [0.0] * 7 for part in ("state", "next_state") for i in range(2)}
-    parts |= {f"action_{i}": [5.0] * 7 for i in range(2)}
-    table = pa.table({"trajectory": [0, 0, 1, 2, 3, 4, 5], "step": steps, "label": [values[0]] * 7, **parts})
-    log = Table(table, **columns(2, labels=["label"]))
-    assert log.outcome_leaves(shop({"label": values}, horizon=2, products=2), bins=4).sum() == 4
-
-
 def test_labels_survive_tables_and_clipping() -> None:
     problem, log = a_labelled_shop(60)
     log = Trajectories(**log._arguments() | {"unit": np.arange(60) // 3, "max_per_unit": 2, "labels_public": True})

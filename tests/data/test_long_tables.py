@@ -192,10 +192,7 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
             "^coordinates must not have a value twice",
         ),
         (lambda: renamed(halves), "coordinate must hold text, as declared, but its column has type float64"),
-        (
-            lambda: renamed(days, coordinates=[1, 2]),
-            "coordinate must hold numbers, as declared, but its column",
-        ),
+        (lambda: renamed(days, coordinates=[1, 2]), "coordinate must hold numbers, as declared, but its column"),
         (lambda: Table(table, **given | {"coordinate": "produce"}), "one column 'produce'"),
         (lambda: Table(table, **given | {"actions": ["action", "left"]}), "coordinate, actions must name one column"),
         (lambda: Columns(**bare, scale=("e", "f")), "with coordinate, scale must name one column"),

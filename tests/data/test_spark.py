@@ -13,14 +13,7 @@ from poolrl import Grid, LostSales, Pool, Table, Zones
 from poolrl.data.ids import canonical, canonical_texts
 from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
-from tests.helpers.tables import (
-    Make,
-    a_shop,
-    assert_counted_like_arrays,
-    assert_visited_like_arrays,
-    columns,
-    wide,
-)
+from tests.helpers.tables import Make, a_shop, assert_counted_like_arrays, assert_visited_like_arrays, columns, wide
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -58,7 +51,7 @@ class TestSpark:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.xdist_group("spark")
 def test_spark_reads_ids_like_python(cluster: Callable[[pa.Table], Any]) -> None:
-    spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
+    spellings = [*NO_UNIT, *(text for group in ONE_UNIT.values() for text in group), *some_texts(600)]
     table = cluster(pa.table({"at": range(len(spellings)), "text": pa.array(spellings)}))
     found = table.select("at", "text", id=canonical(table.text)).order_by("at").to_pyarrow()
     assert found["id"].to_pylist() == canonical_texts(spellings)

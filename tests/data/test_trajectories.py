@@ -6,7 +6,7 @@ import pickle
 import traceback
 from copy import copy
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -89,10 +89,7 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
         ({"unit": [1.0, np.nan, 2.0]}, "unit has missing ids"),
         ({"unit": np.array(["a", None, "b"], dtype=object)}, "unit has missing ids"),
         ({"scale_memory": 1}, "scale_memory needs scale"),
-        (
-            {"scale": np.ones((3, 2, 1)), "scale_memory": -1},
-            "scale_memory must be a whole number of at least 0",
-        ),
+        ({"scale": np.ones((3, 2, 1)), "scale_memory": -1}, "scale_memory must be a whole number of at least 0"),
         ({"scale": np.ones((1, 1))}, "scale must have the shape of states"),
     ],
 )
@@ -212,24 +209,6 @@ def test_what_a_log_is_cannot_be_changed_and_copies_are_equal() -> None:
     for again in (copy(log), pickle.loads(pickle.dumps(log))):
         assert np.array_equal(again.states, log.states)
         assert again.slots == log.slots == 4
-
-
-class Printing(LostSales):
-    """A problem may quote what it is given: a symbol without numbers."""
-
-    heard: ClassVar[list[str]] = []
-
-    def feasible(self, step: int, state: Any) -> Any:
-        self.heard.append(f"{state} {state.__dict__}")
-        return super().feasible(step, state)
-
-
-def test_formulas_of_your_own_see_no_row() -> None:
-    states = np.array([[[0.0], [4.2425]]])
-    log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
-    log.check(Printing(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0))
-    assert len(Printing.heard) == 2  # once for each step, however many rows there are
-    assert "4.24" not in str(Printing.heard)
 
 
 def test_the_first_broken_rule_is_named_wherever_it_is_broken(

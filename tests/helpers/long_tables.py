@@ -53,7 +53,7 @@ def long(log: Trajectories, clip: bool, put: Make = lambda table: table) -> Tabl
 
 
 # What a mess is made of: two declared products and two values that nobody declared, steps 0 and 1, demand up to 8.
-PRODUCTS, STEPS, BOUND = ("bread", "milk", "tea", None), (0, 1, 0.5, 2, -1, None), 8.0
+PRODUCTS, STEPS, BOUND = ("bread", "milk", "tea", None), (0, 1, 0.5, 2, -1, 1e300, np.nan, np.inf, None), 8.0
 AMOUNTS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.5, -1.0, np.nan, np.inf, 1e300, None)
 FLAGS = ("no", "yes", "perhaps", None)
 

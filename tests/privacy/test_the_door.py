@@ -71,20 +71,6 @@ def test_every_number_of_a_log_goes_to_its_own_lattice() -> None:
     assert found.guarantee.mechanisms[0].cells == 120
 
 
-def test_noise_is_given_back_in_the_user_s_units() -> None:
-    """One step of the lattice is 1/LATTICE of the range, on top of the lower bound."""
-
-    class OneMore(Recorder):
-        def add(self, counts: Any, variance: Fraction) -> Any:
-            return super().add(counts, variance) + LATTICE
-
-    problem, log = Uneven(), uneven_log()
-    plain = release_rows(log, problem, rho=Fraction(1), noise=Recorder())
-    moved = release_rows(log, problem, rho=Fraction(1), noise=OneMore())
-    np.testing.assert_allclose(moved.actions - plain.actions, 5.0)
-    np.testing.assert_allclose(moved.next_states - plain.next_states, np.broadcast_to(HIGH - LOW, (20, 2, 2)))
-
-
 def test_a_value_outside_its_range_moves_no_further_than_the_range() -> None:
     values = np.array([[-1e9, 1e9], [-3.0, 4.0], [np.nextafter(-3.0, -9), np.nextafter(4.0, 9)], [1.0, 3.0]])
     expected = [[0, LATTICE], [0, LATTICE], [0, LATTICE], [LATTICE // 2, LATTICE // 2]]
