@@ -197,7 +197,7 @@ def exact(way: Way, rows: list[Row], at: Path) -> tuple[Recorder, int, int]:
     ("way", "every"),
     [
         ("from_csv", 9),
-        *((way, 29) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
+        *((way, 37) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
         *(pytest.param(way, 4, marks=pytest.mark.slow) for way in [*WAYS][1:]),
     ],
 )

@@ -154,30 +154,30 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
         np.testing.assert_array_equal(found.unobserved, exact.unobserved)
 
 
-@pytest.mark.parametrize(
-    ("noise", "private"), [(SecureNoise(), True), (OpenDPNoise(), True), (SeededNoise(1), False), (Recorder(), False)]
-)
-def test_what_a_guarantee_says_of_its_log(noise: Any, private: bool) -> None:
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"store": [1, 2]})
+def test_what_a_guarantee_says_of_its_log() -> None:
+    plain, labelled = (
+        LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels=labels) for labels in ({}, {"store": [1, 2]})
+    )
     x = np.zeros((4, 1, 1))
-    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x, "labels": {"store": [1, 2, 1, 2]}}
-    for public in (False, True):
-        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2}):
-            for scale in ({}, {"scale": x + 1}, {"scale": x + 1, "scale_memory": 0 if units else 3}):
-                log = Trajectories(**parts, **units, **scale, labels_public=public)
-                found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
-                assert found.private is private
-                assert found.labels == ("public" if public else "protected")
-                assert found.unit == ("unit" if units else "trajectory")
-                assert found.trajectories_per_unit == (2 if units else 1)
-                assert (found.scaled, found.scale_memory) == (bool(scale), log.facts.scale_memory)
-                if isinstance(noise, Recorder):
-                    assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
-                    noise.tables.clear()
-    plain = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
-    del parts["labels"]
-    found = release_outcomes(Trajectories(**parts), plain, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
-    assert (found.labels, found.steps) == ("none", 1)
+    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x}
+    everything: list[dict[str, Any]] = [
+        units | scale | {"scale_memory": memory, "labels": {"store": [1, 2, 1, 2]}, "labels_public": public}
+        for public in (False, True)
+        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2})
+        for scale, memory in (({}, 0), ({"scale": x + 1}, 0), ({"scale": x + 1}, 0 if units else 3))
+    ]
+    for known in [{}, *everything]:
+        noise, log = Recorder(), Trajectories(**parts, **known)
+        problem = labelled if known else plain
+        found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
+        assert found.labels == (("public" if known["labels_public"] else "protected") if known else "none")
+        assert (found.unit, found.trajectories_per_unit) == (("unit", 2) if "unit" in known else ("trajectory", 1))
+        assert (found.scaled, found.scale_memory) == ("scale" in known, known.get("scale_memory", 0))
+        assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
+        assert (found.private, found.steps) == (False, 1)
+    for sampler, private in ((SecureNoise(), True), (OpenDPNoise(), True), (SeededNoise(1), False)):
+        found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=sampler).guarantee
+        assert found.private is private
 
 
 class OwnCounts(Trajectories):
