@@ -106,7 +106,7 @@ def _middle(problem: LostSales, log: Trajectories, seed: int) -> Policy:
 
 
 def _exact(problem: LostSales, log: Trajectories, seed: int) -> Policy:
-    rule, report = plan_on_outcomes(uniform_outcomes(problem, 512), Zones(ZONES).partition(problem))
+    rule, report = plan_on_outcomes(uniform_outcomes(problem, 512), problem, Zones(ZONES).partition(problem))
     return Policy(problem, rule, NOBODY, report)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from poolrl.cli.main import app
 from poolrl.workflow.config.answers import Interview, Proposal, asked_keys, flag_of
 from poolrl.workflow.config.configuration import Config, load_config
 from poolrl.workflow.trades.trade import trade_named
+from tests.helpers.processes import POOLRL
 
 FLAGS = {
     "products": "bread, milk",
@@ -98,17 +102,13 @@ def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.C
     config = init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)} | words | labels | period)
     assert (config.period.column, config.period.first, config.period.before) == ("monday", *period.values())
     sales = config.sales
-    assert sales is not None
     found = sales.shop, sales.date, sales.product, sales.opening, sales.delivery, sales.sales, sales.stock_out
     assert found == ("Filial-Nr", "DATUM", "Artikel", "Anfangsbestand", "Wareneingang", "Absatz", "ausverkauft")
     assert (sales.delimiter, sales.decimal, sales.yes, sales.no) == (";", ",", ["ja", ""], ["nein"])
     assert sales.labels == {"promotion": "Aktion"}
     assert (config.problem.horizon, config.problem.steps) == (5, ["Tue", "Wed", "Thu", "Fri", "Sat"])
-    assert (config.scale_memory, config.privacy.weeks_public, config.privacy.protects) == (
-        4,
-        True,
-        "one week of one shop",
-    )
+    privacy = config.privacy
+    assert (config.scale_memory, privacy.weeks_public, privacy.protects) == (4, True, "one week of one shop")
     printed = capsys.readouterr().out
     assert "no line behind it" in printed
     assert "shop = Filial-Nr" in printed
@@ -134,7 +134,6 @@ def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:
         init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)})
     named = {"sales": str(export), "product_column": "Artikel", "opening_column": "x"}
     config = init(tmp_path / "a.toml", OF_SALES | named)
-    assert config.sales is not None
     assert (config.sales.opening, config.sales.stock_out, config.sales.delimiter) == ("x", None, ",")
     with pytest.raises(ValueError, match="--horizon is not for a sales export"):
         init(tmp_path / "b.toml", FLAGS | named)
@@ -196,14 +195,8 @@ ANSWERS = [
 
 def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     """A real terminal, answered line by line as prompts come."""
-    import os
-    import pty
-    import subprocess
-    import sys
-
     terminal, other = pty.openpty()
-    command = [sys.executable, "-m", "poolrl.cli.main", "init"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdin=other, stdout=other, stderr=other)
+    process = subprocess.Popen([*POOLRL, "init"], cwd=tmp_path, stdin=other, stdout=other, stderr=other)
     os.close(other)
     shown, answers = b"", iter(ANSWERS)
     while True:
@@ -223,9 +216,7 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     for key in asked_keys(sales=False):  # the question is the description of the key
         assert "".join(key.why.split()) in plain
     config = load_config(tmp_path / "poolrl.toml").config
-    assert config.problem.products == ["bread", "milk"]
+    assert (config.problem.products, config.log.opening) == (["bread", "milk"], ["bread_opening", "milk_opening"])
     assert config.problem.labels == {"shop": "1..40", "promo": ["no", "yes"]}
     assert (config.privacy.unit, config.privacy.max_per_unit, config.privacy.budget) == ("shop", 20, 0.1)
-    assert (config.log.opening, config.plan.units) == (["bread_opening", "milk_opening"], 2000)
-    period = config.period
-    assert (period.column, period.first, period.before) == ("monday", "2025-01-06", "2025-02-03")
+    assert (config.plan.units, config.period.column, config.period.before) == (2000, "monday", "2025-02-03")

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.chain_workflow import measure, write_chain
 
 from poolrl import Policy
 from poolrl.certificate.leaflet import leaflet
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.check import look_at
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config, parse_config, read_toml
 from poolrl.workflow.open_log import open_log
@@ -41,8 +39,7 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("kind")
     run_poolrl("init", "--problem", request.param, "--example", cwd=folder)
     checked = run_poolrl("check", cwd=folder)
-    for said in ("The table is as the file says.", "they vary", "every row is possible"):
-        assert said in checked
+    assert all(said in checked for said in ("The table is as the file says.", "they vary", "every row is possible"))
     run_poolrl("fit", "--new-account", cwd=folder)
     return request.param, folder
 
@@ -50,31 +47,20 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_papers_speak_of_the_trade(released: tuple[str, Path]) -> None:
     name, folder = released
     words = trade_named(name).words
-    release = Released.load(folder / "release")
-    text = leaflet(release.certificate)
+    assert faults_of(folder / "release", ledger=folder / "ledger.sqlite") == []
+    text = leaflet(Released.load(folder / "release").certificate)
     assert f"A table of {words.decisions}, learned" in text
     assert "order-up-to" not in text
     record = " ".join((folder / "release" / "registry.yaml").read_text().split())
     assert f"learned from a log of {words.logged}." in record
     page = (folder / "release" / "report.html").read_text()
     assert not re.search("order-up-to|shelf", page)
-    for said in (words.advice, "<svg", "What you do today"):
-        assert said in page
+    assert all(said in page for said in (words.advice, "<svg", "What you do today"))
     decisions = (folder / "release" / "decisions.csv").read_text("utf-8-sig").splitlines()
     assert decisions[0] == f"{words.states[0]},step,{words.decision}"
     # Nobody knows what other decisions would have done.
     said = " ".join(run_poolrl("backtest", cwd=folder, exits=1).split())
     assert f"what other {words.decisions} would have met" in said
-
-
-def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(released[1], tmp_path / "copy"))
-    release, ledger = copy / "release", copy / "ledger.sqlite"
-    assert faults_of(release, ledger=ledger) == []
-    facts = json.loads((release / "certificate.json").read_text())
-    facts["assumed_public"]["words"]["decisions"] = "order-up-to levels"
-    (release / "certificate.json").write_text(json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
-    assert faults_of(release, ledger=ledger) != []
 
 
 def test_other_costs_are_planned_at_no_cost(released: tuple[str, Path], tmp_path: Path) -> None:
@@ -236,14 +222,12 @@ def test_reserves_that_follow_knowledge_are_noticed(tmp_path: Path) -> None:
     facts["log"] |= {"scale": [], "scale_memory": None, "step": ""}
     for known in (False, True):
         quality = rng.lognormal(0.0, 0.5, 1_500)
-        reserve = 0.8 * (quality if known else 1.0) * rng.uniform(0.6, 1.4, 1_500)
-        bids = -np.sort(-rng.lognormal(0.0, 0.3, (1_500, 3)), axis=1) * quality[:, None]
-        sold = bids[:, 0] >= reserve
-        price = np.maximum(bids[:, 1], reserve)
-        lines = [
-            f"{i},{reserve[i]},{'yes' if sold[i] else 'no'},{price[i] if sold[i] else ''}" for i in range(len(reserve))
-        ]
-        (tmp_path / "sales.csv").write_text("\n".join(["sale,reserve,sold,price", *lines, ""]))
+        reserves = 0.8 * (quality if known else 1.0) * rng.uniform(0.6, 1.4, 1_500)
+        lines = ["sale,reserve,sold,price"]
+        for i, (reserve, worth) in enumerate(zip(reserves, quality, strict=True)):
+            second, first = np.sort(rng.lognormal(0.0, 0.3, 3))[1:] * worth
+            lines.append(f"{i},{reserve},yes,{max(second, reserve)}" if first >= reserve else f"{i},{reserve},no,")
+        (tmp_path / "sales.csv").write_text("\n".join([*lines, ""]))
         (tmp_path / "poolrl.toml").write_text(write_toml(facts))
         assert ("follow what was expected" in run_poolrl("check", cwd=tmp_path)) == known
 
@@ -262,15 +246,13 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("registered")
 def test_a_new_trade_from_its_example_to_its_page(tmp_path: Path) -> None:
     assert trade_of(Parking(**Parking.example)) is PARKING
-    said = run_poolrl("init", "--problem", "parking", "--example", cwd=tmp_path)
-    assert "garage.csv" in said
+    assert "garage.csv" in run_poolrl("init", "--problem", "parking", "--example", cwd=tmp_path)
     assert "what a neighbour would pay for an open place" in (tmp_path / "poolrl.toml").read_text()
     said = run_poolrl("check", cwd=tmp_path)
     assert "numbers of open places for each number of parked, 3 days" in said
     assert "400 trajectories of 3 steps" in said
     assert "bad " not in said
-    said = run_poolrl("fit", "--new-account", cwd=tmp_path)
-    assert "one week" in said
+    assert "one week" in run_poolrl("fit", "--new-account", cwd=tmp_path)
     release = tmp_path / "release"
     files = ("release/policy.npz", "release/certificate.json")
     assert "holds" in run_poolrl("verify", *files, "--ledger", "ledger.sqlite", cwd=tmp_path)
@@ -283,22 +265,4 @@ def test_a_new_trade_from_its_example_to_its_page(tmp_path: Path) -> None:
     page = (release / "report.html").read_text()
     assert "Keep this many places open." in page
     assert "fees less rent" in page.lower()
-    for word in ("shelf", "order-up-to", "reserve", "demand"):
-        assert word not in page
-
-
-@pytest.mark.slow
-def test_an_export_goes_from_init_to_a_release(tmp_path: Path) -> None:
-    """Rows that are missing, double or misspelt cost themselves and no more; check accounts for every one of them."""
-    rows = write_chain(tmp_path / "export.csv", products=3, weeks=200, seed=1)
-    steps = measure(tmp_path, products=3, weeks=200, labels=False, rho=1.0)
-    assert [step.code for step in steps] == [0, 0, 0, 0]
-    assert (tmp_path / "release" / "certificate.json").exists()
-    seen = {each.what: each.seen for each in look_at(load_config(tmp_path / "poolrl.toml"))}
-    assert seen["rows"] == f"{rows:,} in the export"
-    found = seen["weeks of shops"]
-    assert found.startswith("200 found: ")
-    lost = [int(seen[name].split()[0].replace(",", "")) for name in ("double rows", "missing rows", "no scale")]
-    typing = int(seen["unreadable sales"].split()[0])
-    used = 3600 - sum(lost) - typing
-    assert seen["used by a fit"].startswith(f"{used / 3600:.1%}")
+    assert not re.search("shelf|order-up-to|reserve|demand", page)

@@ -6,7 +6,6 @@ import json
 import re
 import sqlite3
 import subprocess
-from fractions import Fraction
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,14 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Policy
-from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.zcdp import epsilon
 from poolrl.workflow.check import LogFinding, look_at
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.release_folder import fit_release
 from tests.helpers.commands import CommandLine
-from tests.helpers.processes import POOLRL, environment, program
-from tests.helpers.shops import Facts, Run, faults_of, write_config
+from tests.helpers.processes import POOLRL
+from tests.helpers.shops import Facts, Run, write_config
 
 
 def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, command_line: CommandLine) -> None:
@@ -44,54 +41,35 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, co
 
 
 def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts) -> None:
-    def found() -> list[LogFinding]:
+    def found(table: pa.Table) -> list[LogFinding]:
+        pq.write_table(table, tmp_path / "log.parquet")
         return look_at(load_config(write_config(tmp_path, facts)))
 
-    def faults() -> list[str]:
-        return [each.seen for each in found() if each.stands == "bad"]
+    def faults(table: pa.Table) -> list[str]:
+        return [each.seen for each in found(table) if each.stands == "bad"]
 
     table = pq.read_table(tmp_path / "log.parquet")
     shop = pa.array([i // 30 for i in table["trajectory"].to_pylist()])  # 10 shops of 30 trajectories
-    pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 20}
-    seen = {each.what: (each.stands, each.seen) for each in found()}
+    seen = {each.what: (each.stands, each.seen) for each in found(table.append_column("shop", shop))}
     assert seen["units"] == ("good", "10, each a shop")
     assert seen["max_per_unit"] == ("note", "100 of 300 trajectories lie beyond max_per_unit and are not used")
     assert seen["plan"] == ("note", "'poolrl plan' assumes 300 units, the log holds 10")
     del facts["privacy"]["unit"], facts["privacy"]["max_per_unit"]
-    pq.write_table(table.slice(2), tmp_path / "log.parquet")  # the first trajectory lacks two days
-    assert faults() == ["1 of 300 trajectories do not have 3 rows"]
-    pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), tmp_path / "log.parquet")  # a day stands twice
-    assert faults() == ["1 of 300 trajectories name a step twice and are unobserved"]
+    assert faults(table.slice(2)) == ["1 of 300 trajectories do not have 3 rows"]  # the first lacks two days
+    twice = pa.concat_tables([table, table.slice(4, 1)])
+    assert faults(twice) == ["1 of 300 trajectories name a step twice and are unobserved"]
     facts["problem"] |= {"horizon": 4, "steps": []}
-    pq.write_table(table, tmp_path / "log.parquet")
-    assert faults() == ["300 of 300 trajectories do not have 4 rows"]
+    assert faults(table) == ["300 of 300 trajectories do not have 4 rows"]
 
 
-def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Facts) -> None:
-    table = pq.read_table(tmp_path / "log.parquet")
-    shop = pa.array([f"shop {i // 3}" for i in table["trajectory"].to_pylist()])
-    pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 3}
-    release = tmp_path / "release"
-    claim = fit_release(load_config(write_config(tmp_path, facts)), release, new_account=True).certificate
-    assert (claim.unit, claim.trajectories_per_unit, claim.assumed_public.units) == ("unit", 3, 100)
-    levels = Fraction(claim.mechanisms[0].sensitivity_squared) / (2 * 3 * 2 * 9)
-    assert levels.denominator == 1
-    assert faults_of(release, ledger=tmp_path / "ledger.sqlite") == []
-    leaflet = " ".join((release / "leaflet.txt").read_text().lower().split())
-    assert "each unit of column shop with up to 3 trajectories" in leaflet
-
-
-def test_plan_reads_no_row(tmp_path: Path, config: Path) -> None:
+@pytest.mark.usefixtures("short_plan")
+def test_plan_reads_no_row(tmp_path: Path, config: Path, run: Run) -> None:
+    """Public facts say what a budget buys: the log is gone, and no ledger is made."""
+    (tmp_path / "log.parquet").unlink()
     plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--within", "0.9", "--json"]
-    answer = subprocess.run(
-        program("watched_poolrl", tmp_path, *plan), capture_output=True, text=True, check=True, env=environment()
-    )
-    said, _, opened = answer.stdout.rpartition("OPENED ")
-    assert opened == "['poolrl.toml'] False False\n"
-    assert json.loads(said)["budgets"]
-    assert not (tmp_path / "ledger.sqlite").exists()
+    assert json.loads(run(*plan))["budgets"]
+    assert {path.name for path in tmp_path.iterdir()} == {"poolrl.toml"}
 
 
 def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,33 +97,15 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run, monkeypatch
 
 
 @pytest.mark.usefixtures("short_plan")
-def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> None:
+def test_plan_says_what_is_no_use_and_no_protection(tmp_path: Path, facts: Facts, run: Run) -> None:
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 50_000}
     facts["plan"] = {"units": 5, "trajectories_per_unit": 100}
-    plan = ("plan", "--config", write_config(tmp_path, facts), "--demand", "normal", "--within", "0.9")
-    said = " ".join(run(*plan).split())
-    assert "Do not spend it like this: with 5 units at rho = 0.5 noise would take about" in said
-    assert "no meaningful protection" not in said
-
-
-@pytest.mark.usefixtures("short_plan")
-def test_plan_says_when_nothing_would_be_protected(config: Path, run: Run) -> None:
-    plan = ("plan", "--config", config, "--demand", "normal", "--within", "0.9", "--rho")
-    for rho, protects in (("4.7", True), ("4.9", False)):
+    plan = ("plan", "--config", write_config(tmp_path, facts), "--demand", "normal", "--within", "0.9", "--rho")
+    for rho, protects in (("0.5", True), ("4.7", True), ("4.9", False)):
         assert (epsilon(float(rho), 1e-6) <= 20) == protects
         said = " ".join(run(*plan, rho).split())
+        assert f"Do not spend it like this: with 5 units at rho = {rho} noise would take about" in said
         assert ("This rho gives no meaningful protection. Epsilon is" in said) == (not protects)
-        assert ("above 20 an attacker may learn practically everything about one unit" in said) == (not protects)
-
-
-@pytest.mark.usefixtures("no_page")
-def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: Run) -> None:
-    facts["privacy"] |= {"rho": 2000.0, "budget": 2000.0}
-    said = " ".join(run("fit", "--new-account", "--config", write_config(tmp_path, facts)).split())
-    assert "There is no meaningful protection. Epsilon is" in said
-    leaflet = " ".join((tmp_path / "release" / "leaflet.txt").read_text().split())
-    assert "This is no meaningful protection. Epsilon is" in leaflet
-    assert faults_of(tmp_path / "release", ledger=tmp_path / "ledger.sqlite") == []
 
 
 def test_an_error_is_one_line_and_a_bad_exit(
@@ -163,17 +123,6 @@ def test_an_error_is_one_line_and_a_bad_exit(
     assert answer.err.startswith("poolrl: ")
     assert "did you mean rho?" in answer.err
     assert "Traceback" not in answer.err
-
-
-def test_check_knows_what_is_left(released: Path, run: Run) -> None:
-    config = released / "poolrl.toml"
-    found = json.loads(run("check", "--config", config, "--json"))
-    (budget,) = [each for each in found["findings"] if each["what"] == "budget"]
-    assert budget == {"what": "budget", "stands": "good", "seen": "0.5 left of 1, a fit takes 0.5"}
-    with Ledger.existing(released / "ledger.sqlite") as ledger:
-        ledger.reserve("small shop", 0.5, load_config(config).config.unit())
-    with pytest.raises(SystemExit):
-        run("check", "--config", config)
 
 
 def test_every_help_has_examples(run: Run) -> None:
@@ -215,13 +164,10 @@ def test_the_command_line(policy: Path, run: Run) -> None:
         assert answer["step"] == "Sat"
         assert list(answer["order_up_to"].values()) == pytest.approx(expected, abs=1e-6)
     by_name = json.loads(run("decide", policy, "--step", "Sat", "--stock", "milk=2,bread=50", "--json"))
-    assert by_name["order_up_to"] == answer["order_up_to"]
-    assert answer["stock"] == {"bread": 50, "milk": 2}
+    assert by_name == answer
     table = run("decide", policy, "--step", "Sat", "--stock", "50,2").splitlines()
-    assert table[0].split() == ["product", "stock", "order", "up", "to", "order"]
     assert table[1].split()[:2] == ["bread", "50"]
     assert float(table[1].split()[-1]) == pytest.approx(expected[0] - 50, abs=0.005)
-    assert "milk" in run("decide", policy, "--step", "Fri")  # an empty shelf
     whole = json.loads(run("decide", policy, "--step", "Sat", "--stock", "50,59.7", "--whole", "--json"))
     assert whole["order_up_to"]["bread"] == round(answer["order_up_to"]["bread"])
     assert whole["order_up_to"]["milk"] == 59.7  # more than enough is there, and nothing goes back
@@ -235,8 +181,6 @@ def test_a_pipe_and_nobody_who_reads_on(policy: Path, tmp_path: Path) -> None:
         open(tmp_path / "x.csv") as asked,
         subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
     ):
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline().startswith(b"step,product,stock,")
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -253,7 +197,6 @@ def test_a_pipe_and_nobody_who_reads_on(policy: Path, tmp_path: Path) -> None:
         (["--step", "0", "--stock", "bred=1,milk=2"], "no product 'bred'; did you mean bread"),
         (["--step", "0", "--stock", "bread=1"], "stock lacks milk"),
         (["--step", "0", "--stock", "1,nan"], "the stock of milk must be a finite number"),
-        (["--step", "0", "--stock", "1,x"], "the stock of milk must be a finite number"),
         (["--step", "0", "--stock", "bread=1,bread=2"], "must name each product once"),
         (["--step", "0", "--labels", "shop=1"], "there is no label 'shop'; known labels: none"),
         (["--step", "0", "--labels", "7"], "--labels must be pairs"),

@@ -384,6 +384,8 @@ def test_a_formula_is_recorded_once_for_each_step() -> None:
     Own.calls = 0
     leaves = log.outcome_leaves(problem, bins=8)
     assert Own.calls == problem.horizon
+    log.check(problem)
+    assert Own.calls == 2 * problem.horizon
     assert leaves.sum() == len(log) * problem.horizon * problem.products
 
 
@@ -403,15 +405,13 @@ STEPS: dict[str, Callable[[Any], float]] = {
 
 @pytest.mark.parametrize("look", STEPS)
 def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) -> None:
-    """Steps share a recording where a formula does not look at them, or where it does the same."""
+    """Steps share a recording where a formula does not look at them."""
     for any_step in (False, True):
         for steps, expected in ((2, [0.0, 1.0]), (1, [0.0])):
             found = record_steps("it", lambda step, row: row * STEPS[look](step), [(1,)], steps, any_step=any_step)
             assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
-        blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5, any_step=any_step)
-        halves = record_steps("it", lambda step, row: row * (step // 2), [(1,)], 4, any_step=any_step)
-        assert len({*map(id, blind)}) == 1
-        assert [halves[0] is halves[1], halves[1] is halves[2], halves[2] is halves[3]] == [True, False, True]
+    blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5, any_step=True)
+    assert len({*map(id, blind)}) == 1
 
 
 class TakesWhatItGets(LostSales):
@@ -429,17 +429,15 @@ def test_a_formula_that_takes_anything_for_a_step_is_counted_at_its_steps() -> N
     assert sum(expected[1]) < sum(expected[0])
 
 
-def test_steps_that_choose_other_coordinates_share_no_recording() -> None:
-    """Also of so many that NumPy would print them alike, and by a list that is written anew at each step."""
-    many, place = 3000, np.zeros(3000, dtype=np.int64)
-    orders = [np.arange(many), np.r_[np.arange(1000), np.arange(1999, 999, -1), np.arange(2000, many)]]
+def test_a_list_of_coordinates_may_be_written_anew_at_each_step() -> None:
+    place, orders = np.zeros(3, dtype=np.int64), [np.arange(3), np.array([0, 2, 1])]
 
     def chosen(step: int, row: Any) -> Any:
         place[:] = orders[step]
         return row[..., place]
 
-    found = record_steps("it", chosen, [(many,)], 2)
-    row = np.arange(float(many))[None]
+    found = record_steps("it", chosen, [(3,)], 2)
+    row = np.arange(3.0)[None]
     assert [each(row)[0].tolist() for each in found] == [row[0, order].tolist() for order in orders]
 
 

@@ -52,9 +52,6 @@ def test_what_the_bug_did(monkeypatch: pytest.MonkeyPatch) -> None:
         def __call__(self, *row: Any) -> Any:
             return self.formula(*row)
 
-        def written(self) -> int:
-            return id(self)
-
     monkeypatch.setattr("poolrl.data.trace.Recording", Called)
     problem, log = DividesByTheLargest(**FACTS), a_log()
     parts = {name: getattr(log, name).copy() for name in ("states", "actions", "next_states")}

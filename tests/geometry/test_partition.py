@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
 from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Zones
 from poolrl.data import trajectories
-from poolrl.geometry.axes import Axes, _range_maxima
+from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.learning.backward_induction import expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -120,15 +117,6 @@ def test_the_geometry_is_public_and_reproducible() -> None:
     first, again, other = (Zones(5, geometry_seed=s).partition(shop(2)) for s in (1, 1, 2))
     assert np.array_equal(first.pairs[0].points, again.pairs[0].points)
     assert not np.array_equal(first.pairs[0].points, other.pairs[0].points)
-
-
-@given(npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(-5, 5)), st.data())
-def test_range_maxima(values: Any, data: Any) -> None:
-    ends = st.integers(0, len(values))
-    ranges = data.draw(st.lists(st.tuples(ends, ends), min_size=1, max_size=20))
-    first, end = (np.array(side) for side in zip(*ranges, strict=True))
-    expected = [values[a:b].max() if a < b else -np.inf for a, b in ranges]
-    np.testing.assert_array_equal(_range_maxima(values, first, end), expected)
 
 
 def by_reading(partition: Partition, step: int, q: Any, state: Any) -> tuple[Any, Any]:

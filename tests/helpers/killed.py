@@ -10,11 +10,7 @@ from tests.helpers.processes import program
 from tests.helpers.shops import small_shop, write_config
 
 # STEP-WHEN: whether its rho stays spent, and whether its release is there. The quick tests look at these steps.
-KILLED_AT = {
-    "read-after": (True, False),
-    "_write_draft-after": (True, False),
-    "commit-after": (True, False),
-}
+KILLED_AT = {"_write_draft-after": (True, False), "commit-after": (True, False)}
 # The same before, between and after them.
 KILLED_BETWEEN = {
     "reserve-before": (False, False),
@@ -22,6 +18,7 @@ KILLED_BETWEEN = {
     "open_log-before": (True, False),
     "sketch_of-after": (True, False),
     "read-before": (True, False),
+    "read-after": (True, False),
     "learn-after": (True, False),
     "commit-before": (True, False),
     "draw_page-before": (True, True),

@@ -14,7 +14,8 @@ RULES = {
     "hears": r"\b[Hh]ears?\b",
 }
 PLACES = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("attacks/*.py"), *ROOT.glob("benchmarks/*.py"))
-PLACES += tuple(path for path in ROOT.glob("src/poolrl/**/*") if path.suffix in (".py", ".html", ".js", ".toml"))
+SUFFIXES = (".py", ".html", ".js", ".sql", ".toml")
+PLACES += tuple(path for path in ROOT.glob("src/poolrl/**/*") if path.suffix in SUFFIXES)
 
 
 def faults_of(text: str) -> list[str]:

@@ -34,7 +34,6 @@ from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.learning.dependence import USUAL_BANDS, compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
-from poolrl.privacy import zcdp
 from poolrl.problems.rounds import Rounds
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
@@ -54,7 +53,7 @@ def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0
     return policy.report.dependence
 
 
-@pytest.mark.parametrize("rho", [np.inf, 10.0, 1.0])
+@pytest.mark.parametrize("rho", [np.inf, 1.0])
 def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> None:
     raw = managers().log(WEEKS)
     found = reported(raw, SHOP, rho=rho)
@@ -86,10 +85,10 @@ def test_shops_that_differ_need_a_label(seed: int) -> None:
 
 
 def test_false_alarms_are_rare() -> None:
-    """Orders of `simulate_log`, 300 logs: z is standard normal, so the stated error is right with noise and without."""
+    """Orders of `simulate_log`, 150 logs: z is standard normal, so the stated error is right with noise and without."""
     problem = LostSales(horizon=3, holding=1.0, shortage=1.0, demand_max=100.0)
     counts = []
-    for seed in range(300):
+    for seed in range(150):
         rng = np.random.default_rng(seed)
         log = problem.simulate_log(np.minimum(rng.gamma(4.0, 10.0, (300, 3, 1)), 100.0), rng=rng)
         counts.append(count_joint(log, problem, bands=JOINT_BANDS))
@@ -117,22 +116,6 @@ def test_what_a_trifle_is() -> None:
     assert "cannot be told" in advice_about_orders(Dependence(effect=0.5, error=0.25, z=2.0))
     assert "lower demand" in advice_about_orders(Dependence(effect=-0.2, error=0.02, z=-10.0))
     assert advice_about_orders(Dependence(effect=0.0, error=0.01, z=0.0)) == "no sign that orders follow demand"
-
-
-def test_four_rows_by_hand() -> None:
-    """Bands of a bound of 64 begin at 0, 1, 4, 9, 16, ...: band i at i².
-
-    Orders up to 10 (band 3) and 20 (band 4). At 10 one sold 2 (band 1), one ran out. At 20 one sold 5 (band 2), one ran
-    out. Both levels are at least 4 and 9. Below 4 is the row with 2: against the three others that is one tie and two
-    pairs that agree. Below 9 are the rows with 2 and 5: 2 against both empty shelves is a tie and an agreement, and 5
-    against them a disagreement and a tie. Only the level 20 is at least 16: one pair there, and a tie.
-    """
-    problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=64.0)
-    level, sold = np.array([10.0, 10.0, 20.0, 20.0]), np.array([2.0, 10.0, 5.0, 20.0])
-    shape = (4, 1, 1)
-    log = Trajectories(states=np.zeros(shape), actions=level.reshape(shape), next_states=(level - sold).reshape(shape))
-    # Edge 4: 3 pairs, 2 agree. Edge 9: 4 pairs, 1 agrees, 1 disagrees. Edge 16: 1 pair.
-    assert exactly(log, problem).effect == pytest.approx((2 + 1 - 1) / (3 + 4 + 1))
 
 
 def by_pairs(level: IntArray, cut: IntArray, outcome: IntArray) -> float:
@@ -176,19 +159,6 @@ def test_a_log_that_shows_nothing_is_not_flagged() -> None:
         assert (found.effect, found.z, found.flagged) == (0.0, 0.0, False)
 
 
-@pytest.mark.parametrize("rho", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("share", [0.05, 0.1, 1 / 3])
-def test_shares_add_up_exactly(rho: float, share: float) -> None:
-    rest, parts = zcdp.shares_of(rho, dependence=share)
-    part = parts["dependence"]
-    assert rest + part == zcdp.budget(rho)
-    assert part == Fraction(str(share)) * Fraction(str(rho))
-    assert zcdp.shares_of(rho, dependence=0) == (zcdp.budget(rho), {"dependence": 0})
-    # Without a budget there is neither.
-    assert zcdp.shares_of(np.inf, dependence=0.0) == (np.inf, {"dependence": 0})
-    assert zcdp.shares_of(np.inf, dependence=share) == (np.inf, {"dependence": np.inf})
-
-
 def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:
     policy = Pool(1.0, dependence=0.05).fit(SHOP, managers().log(slice(0, 5)))
     trees, joint = policy.guarantee.mechanisms
@@ -200,26 +170,6 @@ def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:
     again = Policy.load(tmp_path / "policy.npz")
     assert again.report.dependence == policy.report.dependence
     assert again.guarantee == policy.guarantee
-
-
-def test_a_dry_run_says_so() -> None:
-    log = managers().log(slice(0, 5))
-    first, second = (Pool(1.0, dependence=0.05).fit(SHOP, log, noise=SeededNoise(7)) for _ in range(2))
-    assert not first.guarantee.private
-    assert "NOT PRIVATE" in str(first.guarantee)
-    assert first.report.dependence == second.report.dependence
-    assert not Pool(np.inf, dependence=0.05).fit(SHOP, log).guarantee.private
-    # By default nothing is released.
-    assert Pool(1.0, dependence=0) == Pool(1.0)
-    usual = Pool(1.0).fit(SHOP, log, noise=SeededNoise(7))
-    assert len(usual.guarantee.mechanisms) == 1
-    assert usual.report.dependence is None
-
-
-@pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2.0, np.nan, np.inf, "0.1", None, True])
-def test_a_share_that_is_none_is_refused(share: Any) -> None:
-    with pytest.raises(ValueError, match="dependence must be a share of rho, at least 0 and less than 1, got"):
-        Pool(1.0, dependence=share)
 
 
 def test_what_has_no_such_table_is_refused_before_anything_is_spent() -> None:
@@ -245,7 +195,7 @@ def test_a_problem_of_your_own_is_tested_by_its_action() -> None:
         assert tested.flagged is flagged
 
 
-MANY, FEW = 8_000, 3_000
+MANY, FEW = 6_000, 3_000
 AUCTION = ReserveAuction(horizon=2, lots=1, bid_max=8.0)
 PRICE_ONLY = ReserveAuction(horizon=2, lots=1, bid_max=8.0, sees_highest=False)
 LOST = FirstPriceBidding(horizon=2, wins=1, worth=3.0, bid_max=8.0, feedback="lost")
@@ -254,7 +204,7 @@ PRICE = DynamicPricing(horizon=2, stock=1, price_max=8.0)
 
 
 def a_season(
-    problem: Rounds, *, knows: bool, scaled: bool = False, tries: float = 0.3, seasons: int = MANY
+    problem: Rounds, *, knows: bool, scaled: bool = False, tries: float = 0.3, seasons: int = FEW
 ) -> Trajectories:
     """Things of very different quality. Who knows it asks for as much more; who does not asks around one amount."""
     rng = np.random.default_rng(0)
@@ -277,21 +227,21 @@ def fitted(problem: Rounds, log: Trajectories, *, dependence: float = 0.1) -> Po
 @pytest.mark.parametrize("problem", [AUCTION, PRICE_ONLY, LOST, WON])
 def test_decisions_that_follow_what_people_know_are_found(problem: Rounds) -> None:
     """Clearly where people know more, and never where they do not, or where what they know is the scale."""
-    who = {"knows": a_season(problem, knows=True), "blind": a_season(problem, knows=False)}
+    who = {"knows": a_season(problem, knows=True, seasons=MANY), "blind": a_season(problem, knows=False)}
     who["scaled"] = a_season(problem, knows=True, scaled=True)
     found = {name: fitted(problem, log).report.dependence.flagged for name, log in who.items()}
     assert found == {"knows": True, "blind": False, "scaled": False}
 
 
 def test_who_knows_more_is_not_told_to_switch() -> None:
-    found = forecast_rounds(fitted(AUCTION, a_season(AUCTION, knows=True, seasons=FEW)))
+    found = forecast_rounds(fitted(AUCTION, a_season(AUCTION, knows=True)))
     assert (found.verdict, found.policy, found.gain) == (CANNOT_TELL, None, None)
     assert "reserves follow what people expected: where the reserve was high, bids were high as well" in found.because
 
 
 def test_prices_that_follow_values_are_not_told_to_switch() -> None:
     """Each thing at nine tenths of what it is worth, about: dear ones sell as often as cheap ones."""
-    found = forecast_rounds(fitted(PRICE, a_season(PRICE, knows=True, tries=0.05, seasons=FEW), dependence=0.0))
+    found = forecast_rounds(fitted(PRICE, a_season(PRICE, knows=True, tries=0.05), dependence=0.0))
     assert (found.verdict, found.today) == (CANNOT_TELL, None)
     assert "succeeded about equally often" in found.because
 
@@ -300,22 +250,22 @@ def test_prices_that_follow_values_are_not_told_to_switch() -> None:
 def test_without_the_table_a_page_says_what_it_rests_on() -> None:
     """Amounts of all sizes were tried by lot, so any plan earns more."""
     rng = np.random.default_rng(1)
-    for problem, says in (
-        (AUCTION, "'poolrl check' looks at it in the log"),
-        (PRICE, "ask those who named the prices"),
-    ):
-        seasons = MANY if problem is AUCTION else FEW
+
+    def tried_by_lot(problem: Rounds, seasons: int) -> Trajectories:
         values = problem.arranged(rng.lognormal(0.0, 0.35, (seasons, 2, problem.outcome_dim)).clip(0, 7.9))
-        log = simulate_log(problem, values, rng=rng, behaviour=lambda h, x, r: r.uniform(0.3, 2.5, x.shape))
-        found = forecast_rounds(fitted(problem, log, dependence=0.0))
-        assert (found.verdict, says in found.because) == ("switch", True)
-        if problem is AUCTION:
-            policy = fitted(problem, log)
-            tested = forecast_rounds(policy)
-            assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
-            # A table that is too noisy to tell is as good as none.
-            policy.report = replace(policy.report, dependence=replace(policy.report.dependence, error=0.2))
-            assert "only people knew" in _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)[1]
+        return simulate_log(problem, values, rng=rng, behaviour=lambda h, x, r: r.uniform(0.3, 2.5, x.shape))
+
+    found = forecast_rounds(fitted(PRICE, tried_by_lot(PRICE, FEW), dependence=0.0))
+    assert (found.verdict, "ask those who named the prices" in found.because) == ("switch", True)
+    policy = fitted(AUCTION, tried_by_lot(AUCTION, 8_000))
+    tested = forecast_rounds(policy)
+    assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
+    # A table that is too noisy to tell is as good as none.
+    for table in (replace(policy.report.dependence, error=0.2), None):
+        policy.report = replace(policy.report, dependence=table)
+        verdict, because = _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)
+        assert (verdict, "only people knew" in because) == ("switch", True)
+    assert "'poolrl check' looks at it in the log" in because
 
 
 def test_things_of_another_label_are_other_things() -> None:

@@ -229,7 +229,7 @@ def uniform_shops(tops: FloatArray, slots: FloatArray) -> OutcomeDistribution:
 def planned(problem: LostSales, outcomes: OutcomeDistribution, memory: int = 0, changing: Sequence[str] = ()) -> Policy:
     """A policy as `Pool.fit` makes it of these outcomes."""
     rule, report = plan_on_outcomes(
-        outcomes, Separable().axes(problem), scale_follows_sales=memory > 0, step_labels=changing
+        outcomes, problem, Separable().axes(problem), scale_follows_sales=memory > 0, step_labels=changing
     )
     guarantee = replace(Guarantee.of_nothing(problem.horizon), scaled=memory > 0, scale_memory=memory)
     return Policy(problem, rule, guarantee, replace(report, step_labels=tuple(changing)), outcomes)

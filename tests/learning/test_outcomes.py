@@ -139,16 +139,6 @@ def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type,
     assert points.max() < 10
 
 
-def test_without_noise_the_masses_are_the_counts() -> None:
-    problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
-    rng = np.random.default_rng(1)
-    log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 2)), rng=rng)
-    levels = [level.reshape(6, 2, -1).astype(float) for level in release(problem, log, math.inf, bins=32).levels]
-    cells = Cells(levels, 0.0, np.full(6, 40.0), np.zeros(6, dtype=bool))
-    masses = consistent_masses(cells, np.full((6, 2, 32), 1 / 64))
-    assert masses == pytest.approx(levels[-1], abs=1e-9)
-
-
 def test_kaplan_meier_agrees_with_scipy_on_censored_data() -> None:
     """Every observation in a bin of its own: the textbook estimator, at every time."""
     rng = np.random.default_rng(2)
@@ -232,13 +222,6 @@ def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
         for at in (0.2, 0.4, 0.45):
             if at < reach:
                 assert below(estimate, step, 0, 10 * at) == pytest.approx(stats.beta.cdf(at, 2, 3), abs=0.03)
-
-
-def test_the_hazard_is_exact_for_even_bins() -> None:
-    """Two bins, hazards a = 0.3 and b = 0.5 in the first: of 1,000 at risk 225 are seen and 425 cut off in it."""
-    masses = np.array([[225.0, 100.0], [425.0, 250.0]])
-    weights = kaplan_meier(masses, np.full(2, 0.5))
-    assert weights[0] == pytest.approx(0.3, abs=1e-5)
 
 
 def test_vanishing_budget_gives_the_prior() -> None:

@@ -71,8 +71,8 @@ def test_sizes_of_rounds_are_found(status: bool, higher: bool) -> None:
 
     def medians(sizes: list[float], rows: float, variance: float) -> FloatArray:
         levels, tried = trees(sizes, rows, status=status, higher=higher)
-        cells = Cells(levels, variance, np.full(ROUNDS, rows), np.full(ROUNDS, status))
-        found = at_own_size(season, tried, cells, higher=higher)
+        cells = Cells(levels, variance, np.full(ROUNDS, rows), np.full(ROUNDS, status), (ROUNDS, 1), higher)
+        found = at_own_size(season, tried, cells)
         assert found.sum(axis=1) == pytest.approx(1.0)
         natural = found[:, ::-1] if higher else found
         return np.array([np.interp(0.5, np.cumsum(law), bin_edges(512)[1:]) for law in natural])
@@ -113,8 +113,8 @@ def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
         season = np.tile(own.mean(axis=0), (ROUNDS, 1))
         tried = np.tile(lognormal(0.2), (ROUNDS, 1))
         shares = expected_shares(coarser(own, 16), coarser(tried, 16), status)
-        cells = Cells([2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), status)
-        found = shared_part(season, own, tried, cells, np.zeros(ROUNDS, dtype=np.int64))
+        cells = Cells([2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), status, (ROUNDS, 1))
+        found = shared_part(season, own, tried, cells)
         assert found == pytest.approx(part, abs=0.01)
 
 

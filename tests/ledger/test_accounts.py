@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,16 +30,13 @@ from poolrl.workflow.release_folder import fit_release, require_account
 from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import WEEK, rows, spent
 from tests.helpers.shops import Facts, Run, faults_of, small_shop, write_config
+from tests.helpers.tables import columns
 
 
-def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path) -> None:
-    other = tmp_path / "copy"
-    other.mkdir()
-    for name in ("poolrl.toml", "log.parquet"):
-        shutil.copy(released / name, other / name)
+def test_a_copied_configuration_opens_no_ledger_by_itself(tmp_path: Path, config: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no ledger .*say so with --new-account"):
-        fit_release(load_config(other / "poolrl.toml"), other / "release")
-    assert {path.name for path in other.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
+        fit_release(load_config(config), tmp_path / "release")
+    assert {path.name for path in tmp_path.iterdir()} == {"poolrl.toml", "log.parquet", ".release.lock"}
 
 
 @pytest.mark.usefixtures("no_page")
@@ -149,11 +145,6 @@ def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
         assert ledger.verify() == []
 
 
-COLUMNS = {
-    part: [f"{name}_0"] for part, name in (("states", "state"), ("actions", "action"), ("next_states", "next_state"))
-}
-
-
 def test_two_regions_with_one_product_that_nobody_bought(tmp_path: Path, facts: Facts) -> None:
     sketches = []
     for seed in (5, 6):
@@ -173,8 +164,8 @@ def whole_numbers(seed: int, *, weeks: int, steps: int, mean: float) -> Table:
     level = np.floor(mean + rng.uniform(0, 2 * mean, weeks * steps))
     left = np.maximum(0.0, level - rng.poisson(mean, weeks * steps))
     where = {"trajectory": np.repeat(np.arange(weeks), steps), "step": np.tile(np.arange(steps), weeks)}
-    columns = {"state_0": np.zeros(weeks * steps), "action_0": level, "next_state_0": left}
-    return Table(pa.table(where | columns), trajectory="trajectory", step="step", **COLUMNS)
+    amounts = {"state_0": np.zeros(weeks * steps), "action_0": level, "next_state_0": left}
+    return Table(pa.table(where | amounts), **columns(1))
 
 
 @pytest.mark.parametrize(("steps", "mean"), [(1, 3.0), (1, 100.0), (2, 2.0), (7, 1.0)])
@@ -205,7 +196,7 @@ def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:
     rows = pa.table(
         {"trajectory": range(7), "step": [0] * 7, "state_0": [0.0] * 7, "action_0": level, "next_state_0": [0.0] * 7}
     )
-    _, marks, by_chance = sketch_of(Table(rows, trajectory="trajectory", step="step", **COLUMNS))
+    _, marks, by_chance = sketch_of(Table(rows, **columns(1)))
     assert len(marks) == 4
     assert by_chance == (2 + 2) / 4
 
@@ -214,6 +205,7 @@ def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:
 
 
 SHOP = ProtectedUnit("week", "shop", max_per_unit=5)
+SHOP_OF_FOUR = ProtectedUnit("week", "shop", max_per_unit=5, owns_at_most=4)
 WEEKS = 50
 
 
@@ -244,8 +236,12 @@ def test_the_second_fit_is_refused_and_spends_nothing(
         assert [entry.kind for entry in ledger.entries()].count("reserve") == 1
     config = write_config(tmp_path, with_shops(chain_of_shops, owns_at_most=WEEKS))
     release = tmp_path / "release"
-    fit_release(load_config(config), release)
+    claim = fit_release(load_config(config), release).certificate
+    assert (claim.unit, claim.trajectories_per_unit, claim.assumed_public.units) == ("unit", 5, 6)
+    levels = Fraction(claim.mechanisms[0].sensitivity_squared) / (2 * 3 * 2 * 5**2)  # 2 H k L c²
+    assert levels.denominator == 1
     leaflet = " ".join((release / "leaflet.txt").read_text().split())
+    assert "each unit of column shop with up to 5 trajectories" in leaflet.lower()
     assert "cost one unit: 250.1 of a budget of 1000" in leaflet
     assert "Releases that protect one trajectory are counted by what they cost one unit at most" in leaflet
     assert "This is no meaningful protection" in leaflet
@@ -292,11 +288,7 @@ def test_what_a_shop_loses_to_releases_for_weeks_is_at_most_the_square(tmp_path:
         # A shop that owns at most 12 months may own any number of weeks.
         (ProtectedUnit("month", "shop", 12, owns_at_most=12), WEEK, "is not known"),
         # Where labels stay, those of a unit's rows are public, and a week that moves to another shop changes them.
-        (
-            ProtectedUnit("week", "shop", 5, owns_at_most=50, labels_kept=True),
-            ProtectedUnit("week", labels_kept=True),
-            "is not known",
-        ),
+        (replace(SHOP, owns_at_most=50, labels_kept=True), replace(WEEK, labels_kept=True), "is not known"),
     ],
 )
 def test_what_cannot_be_converted_is_refused(
@@ -309,7 +301,7 @@ def test_what_cannot_be_converted_is_refused(
             ledger.reserve("chain", 0.1, second)
         # Nor can such an entry be smuggled in: the rule is part of adding up.
         entries, _ = ledger.state()
-        forged = entries[1].__class__(**vars(entries[1]) | {"number": 4, "note": {"unit": asdict(second)}})
+        forged = replace(entries[1], number=4, note={"unit": asdict(second)})
         with pytest.raises(ValueError, match="cannot pay for this release"):
             replay([*entries, forged])
 
@@ -319,8 +311,8 @@ def test_what_cannot_be_converted_is_refused(
     [
         (WEEK, WEEK, Fraction(3, 10), None),
         (SHOP, ProtectedUnit("week", "shop", 9, scale_memory=2), None, Fraction(3, 10)),  # c and m are paid in noise
-        (WEEK, ProtectedUnit("week", "shop", 5, owns_at_most=4), Fraction(9, 10), Fraction(18, 10)),
-        (ProtectedUnit("week", "shop", 5, owns_at_most=4), WEEK, Fraction(6, 10), Fraction(33, 10)),
+        (WEEK, SHOP_OF_FOUR, Fraction(9, 10), Fraction(18, 10)),
+        (SHOP_OF_FOUR, WEEK, Fraction(6, 10), Fraction(33, 10)),
     ],
 )
 def test_what_can_be_converted_is_added_up_by_hand(
@@ -331,19 +323,16 @@ def test_what_can_be_converted_is_added_up_by_hand(
         ledger.reserve("chain", 0.1, first)
         ledger.reserve("chain", 0.2, second)
         account = ledger.account("chain")
-        assert account is not None
-        if weeks is not None:
-            assert account.spent_by(WEEK) == weeks
-        if shops is not None:
-            assert account.spent_by(ProtectedUnit("week", "shop", owns_at_most=4)) == shops
-        assert account.spent == max(total for total in (weeks, shops) if total is not None)
+    known = {unit: total for unit, total in ((WEEK, weeks), (SHOP_OF_FOUR, shops)) if total is not None}
+    assert {unit: account.spent_by(unit) for unit in known} == known
+    assert account.spent == max(known.values())
 
 
 def test_an_entry_that_does_not_say_whom_it_protects_is_refused(released: Path) -> None:
     """Entries of poolrl 0.7 and before do not. Nothing can be added to them."""
     with Ledger.existing(released / "ledger.sqlite") as ledger:
         entries, _ = ledger.state()
-    old = [entry if entry.kind != "reserve" else type(entry)(**vars(entry) | {"note": {}}) for entry in entries]
+    old = [replace(entry, note={}) if entry.kind == "reserve" else entry for entry in entries]
     assert old != entries
     with pytest.raises(ValueError, match="does not say whom it protects"):
         replay(old)

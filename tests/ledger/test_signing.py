@@ -97,7 +97,6 @@ def test_a_spoilt_signature_is_found(released: Path, run: Run, command_line: Com
     content = (released / "release" / CERTIFICATE).read_bytes()
     good = Signature.read(path.read_bytes())
     signing = SigningKey.load(released / "ledger.sqlite.signing")
-    assert signing is not None
     spoilt = {
         "a bit": Signature(good.key, bytes([good.raw[0] ^ 1]) + good.raw[1:]).file(),
         "another certificate": signing.sign(content + b" ").file(),

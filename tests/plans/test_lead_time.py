@@ -94,16 +94,6 @@ def test_what_is_certain_is_ordered_in_time() -> None:
         plan.order(0, 3.0)
 
 
-def test_a_cycle_of_days_knows_when_orders_arrive() -> None:
-    """Demand on even days alone, one day ahead: order on odd ones."""
-    law = np.zeros((1, 2, 12))
-    law[0, 0], law[0, 1, 0] = np.arange(12) / 66, 1.0
-    plan = solve_lead_time(laws_of(law, Operations(cycle=True)), 1, rng=np.random.default_rng(0))
-    assert plan.order(0, 11.0) == 0
-    assert plan.order(1, 0.0) > 5
-    assert plan.order(3, 0.0) == plan.order(1, 0.0)
-
-
 @pytest.mark.parametrize(
     ("operations", "lead_time", "message"),
     [

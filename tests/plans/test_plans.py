@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
 
-from poolrl import Backlog, LostSales, Operations, Pool, PrivateModel, SeededNoise, plan_orders
+from poolrl import Backlog, LostSales, Operations, Outcomes, Pool, PrivateModel, SeededNoise, plan_orders
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
 from poolrl.plans.environment import ModelEnv
@@ -124,15 +123,6 @@ def test_a_discounted_cycle_is_what_quantecon_finds() -> None:
     np.testing.assert_array_equal(plan.orders[0, 0], solved.sigma)
 
 
-def test_bread_is_a_newsvendor_every_day() -> None:
-    """All that is left is gone: F(y) = (p + b − c) / (p + b + h), the least such y."""
-    chance = drawn_laws(np.random.default_rng(7), 1, 4, 30)
-    plan = solve_orders(laws_of(chance, Operations(spoilage=1.0, purchase=0.3, price=1.0), shortage=0.25))
-    for day in range(4):
-        ratio = (1.0 + 0.25 - 0.3) / (1.0 + 0.25 + 0.2)
-        assert plan.orders[0, day, 0] == np.argmax(np.cumsum(chance[0, day]) >= ratio)
-
-
 def test_a_cycle_that_orders_every_few_rounds_is_solved() -> None:
     """Two a day for certain, five for an order, 0.2 to hold: for n days (5 + 0.2 · 2 (1 + ... + n − 1)) / n a day."""
     law = np.zeros((1, 1, 25))
@@ -140,17 +130,6 @@ def test_a_cycle_that_orders_every_few_rounds_is_solved() -> None:
     plan = solve_orders(laws_of(law, Operations(cycle=True, fixed=5.0)))
     days = [(5 + 0.2 * 2 * sum(range(n))) / n for n in range(1, 12)]
     assert plan.cost[0] == pytest.approx(min(days), rel=1e-5)
-
-
-def test_a_fixed_cost_is_worth_waiting_for() -> None:
-    """The best orders are (s, S): from some stock on none, below it always up to one level."""
-    chance = drawn_laws(np.random.default_rng(8), 1, 1, 40)
-    plan = solve_orders(laws_of(chance, Operations(cycle=True, fixed=6.0)))
-    ordering = plan.orders[0, 0] > 0
-    last = int(np.flatnonzero(ordering).max())
-    assert ordering[: last + 1].all()
-    assert len(set((plan.orders[0, 0] + np.arange(41))[: last + 1])) == 1
-    assert plan.orders[0, 0, last] > 3
 
 
 BAD = {
@@ -213,9 +192,9 @@ def test_filling_up_costs_what_it_costs_and_never_less(model: PrivateModel) -> N
 def test_a_small_product_has_its_own_lattice() -> None:
     """Beside one that sells a thousand times as much, and with a bound far away."""
     rng = np.random.default_rng(1)
-    demand = np.stack([rng.gamma(5, 1000, (3000, 2)), rng.poisson(4, (3000, 2)).astype(float)], -1).clip(0, 10_000)
+    demand = np.stack([rng.gamma(5, 1000, (1000, 2)), rng.poisson(4, (1000, 2)).astype(float)], -1).clip(0, 10_000)
     problem = LostSales(horizon=2, products=2, holding=0.2, shortage=1.0, demand_max=10_000.0)
-    model = Pool(1e4).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(1))
+    model = Pool(1e4, Outcomes(bins=256)).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(1))
     plan = plan_orders(model, Operations())
     for step in range(2):
         np.testing.assert_allclose(plan.order(step, [0.0, 0.0]), model.plan().levels[step], rtol=0.15)
@@ -280,21 +259,6 @@ def test_a_plan_costs_in_it_what_it_said(model: PrivateModel, kind: str) -> None
             rewards[number] += reward
         assert ended
     assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 800**0.5)
-
-
-def test_gymnasium_makes_many_of_it(model: PrivateModel) -> None:
-    one, many = ModelEnv(model, rounds=2), SyncVectorEnv([lambda: ModelEnv(model, rounds=2)] * 2)
-    seen, _ = one.reset(seed=5)
-    both, _ = many.reset(seed=5)
-    np.testing.assert_array_equal(seen, both[0])
-    rng = np.random.default_rng(0)
-    for _ in range(6):
-        action = rng.random(2).astype(np.float32)
-        seen, reward, ended, cut, _ = one.step(action)
-        both, rewards, ends, cuts, _ = many.step(np.stack([action, action]))
-        np.testing.assert_array_equal(seen, both[0])
-        assert (reward, ended, cut) == (rewards[0], ends[0], cuts[0])
-    assert ended
 
 
 def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:

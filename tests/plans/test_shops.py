@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, data_free, saa
+from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, saa
 from poolrl.checks import FloatArray
 from poolrl.learning.levels import plan_shops
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
@@ -44,7 +44,7 @@ def test_levels_are_optimal_and_as_good_as_the_generic_planners(kind: type[Inven
     probabilities = smooth_laws(rng, (4, 3), 512)
     outcomes = OutcomeDistribution(bin_middles(problem, 512), probabilities)
     levels = plan_shops(problem, outcomes)
-    generic = plan_on_outcomes(outcomes, Separable(513).axes(problem))[0].arrays()["levels"]
+    generic = plan_on_outcomes(outcomes, problem, Separable(513).axes(problem))[0].arrays()["levels"]
     cost = expected_costs(problem, levels, probabilities).sum()
     assert cost == pytest.approx(expected_costs(problem, generic, probabilities).sum(), rel=1e-3)
     assert levels == pytest.approx(generic, abs=0.01 * problem.demand_max.max())
@@ -148,25 +148,6 @@ def test_labels_that_stay_are_planned_one_by_one() -> None:
         assert together[cell] == pytest.approx(alone, rel=1e-9)
 
 
-def test_a_scale_profile_is_demand_of_that_size() -> None:
-    """Levels are multiples of the day's scale: times the profile they are those of the shop without a scale."""
-    rng = np.random.default_rng(5)
-    profile, money = np.array([1.0, 0.25, 0.5, 1.0]), {"holding": 0.3, "shortage": 3.0}
-    problem = LostSales(horizon=4, demand_max=4.0, scale_profile=7 * profile[:, None], **money)
-    law = smooth_laws(rng, (4, 1), 512)
-    scaled = plan_shops(problem, OutcomeDistribution(bin_middles(problem, 512), law))
-    # On the common axis a quarter of the size means that four bins fall into one.
-    stretched = np.zeros_like(law)
-    for step, size in enumerate(profile):
-        merged = law[step, 0].reshape(-1, int(1 / size)).sum(axis=-1)
-        stretched[step, 0, : len(merged)] = merged
-    plain = LostSales(horizon=4, demand_max=4.0, **money)
-    amounts = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), stretched))
-    assert scaled * profile[:, None] == pytest.approx(amounts, rel=1e-6)
-    ignoring = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), law))
-    assert np.abs(ignoring / scaled - 1).max() > 0.02
-
-
 def test_labelled_fits_without_noise_are_separate_fits() -> None:
     """Costs and bounds that differ by label: nothing is borrowed where nothing is hidden."""
     rng = np.random.default_rng(6)
@@ -188,22 +169,6 @@ def test_labelled_fits_without_noise_are_separate_fits() -> None:
         states, actions, next_states = (part[shop == i] for part in (log.states, log.actions, log.next_states))
         rows = Trajectories(states=states, actions=actions, next_states=next_states)
         assert together[i] == pytest.approx(Pool(math.inf).fit(alone, rows).levels, rel=1e-3)
-
-
-def test_a_vanishing_budget_is_the_data_free_plan_of_every_label() -> None:
-    problem = LostSales(
-        horizon=3,
-        holding=1.0,
-        shortage=np.array([1.0, 40.0])[:, None, None],
-        demand_max=np.array([10.0, 30.0])[:, None],
-        labels={"shop": [1, 2]},
-    )
-    rng = np.random.default_rng(7)
-    log = problem.simulate_log(rng.uniform(0, 3, (300, 3, 1)), rng=rng, labels={"shop": rng.integers(1, 3, 300)})
-    free = data_free(problem)
-    assert free.levels[:, -1, 0] == pytest.approx([5.0, 30 * 40 / 41], rel=1e-3)
-    for seed in range(3):
-        assert Pool(1e-12).fit(problem, log, noise=SeededNoise(seed)).levels == pytest.approx(free.levels, rel=5e-3)
 
 
 def test_what_only_shops_can_plan_is_refused_elsewhere_before_anything_is_paid() -> None:

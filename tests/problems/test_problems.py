@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from poolrl import Backlog, Boundary, LostSales, Policy, data_free
+from poolrl import Backlog, Boundary, Guarantee, LostSales, Policy
 from poolrl.learning.policy import Levels
 
 
@@ -65,14 +65,6 @@ def test_units_are_the_users_and_go_there_and_back() -> None:
     assert back[1] == pytest.approx(action)
     # λ = 0.5 of demand_max = 10 is y = 5, and a stock of 5 is three quarters of [−10, 10].
     assert problem.boundary.reach[0] == pytest.approx([0.75, 1.0, 0.5, 1.0])
-
-
-def test_costs_and_bounds_broadcast() -> None:
-    problem = LostSales(horizon=3, products=2, holding=[[1.0], [2.0], [3.0]], shortage=[4.0, 5.0], demand_max=7)
-    assert problem.holding.tolist() == [[1, 1], [2, 2], [3, 3]]
-    assert problem.shortage.tolist() == [[4, 5]] * 3
-    assert problem.demand_max.tolist() == [7, 7]
-    assert not problem.holding.flags.writeable
 
 
 @pytest.mark.parametrize(
@@ -177,6 +169,6 @@ def test_the_policy_of_a_large_chain_can_be_read(tmp_path: Path) -> None:
     """400 shops, 2 kinds of weeks, 7 days, 40 products: as many costs as once made a file unreadable."""
     facts: dict[str, Any] = {"horizon": 7, "products": 40, "holding": 0.1, "shortage": 0.4, "demand_max": 4.0}
     problem = LostSales(**facts, labels={"shop": range(400), "promo": [0, 1]})
-    policy = Policy(problem, Levels(np.ones((400, 2, 7, 40))), data_free(LostSales(**facts)).guarantee)
+    policy = Policy(problem, Levels(np.ones((400, 2, 7, 40))), Guarantee.of_nothing(7))
     policy.save(tmp_path / "policy.npz")
     np.testing.assert_array_equal(Policy.load(tmp_path / "policy.npz").levels, policy.levels)

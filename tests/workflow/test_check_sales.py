@@ -10,10 +10,8 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmarks.chain import DAYS as SEVEN_DAYS
 
 from poolrl import Trajectories
 from poolrl.data.counts import count_outcomes
@@ -21,8 +19,6 @@ from poolrl.workflow.check import look_at, share_of
 from poolrl.workflow.open_log import open_log
 from tests.helpers.commands import CommandLine
 from tests.helpers.exports import ROLES, Row, configured, export_facts, write_export
-from tests.helpers.managers import SHOP, STORES, managers
-from tests.helpers.managers import WEEKS as SIXTY_WEEKS
 from tests.helpers.shops import Facts
 
 WEEKS, DAYS = 8, 2
@@ -69,31 +65,35 @@ def test_a_good_export(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "seen"),
+    ("facts", "what", "stands", "says"),
     [
-        (("shop", "date", "product", "opening", "deliverys"), "column 'delivery' (did you mean 'deliverys'?)"),
-        ((";".join(ROLES),), "column 'shop' (is there a header line, with ',' between names?)"),
+        (
+            export_facts(delivery="deliverys"),
+            "table",
+            "bad",
+            "must have one column 'deliverys' (did you mean 'delivery'?)",
+        ),
+        (
+            export_facts(delimiter=";"),
+            "table",
+            "bad",
+            "column 'shop' (is there a header line, with ';' between names?)",
+        ),
+        # Every word is known. Flag and numbers disagree.
+        (export_facts(yes=["false"], no=["true"]), "empty or not", "bad", "have stock left, and no in 100% of "),
+        (
+            export_facts(["bread", "milk", "salat"]),
+            "products",
+            "bad",
+            "no row can be used of: salat; is the name spelt as",
+        ),
+        (export_facts(days=3), "days", "note", 'no row lies on Wed; if no shop opens then: closed = ["Wed"]'),
     ],
 )
-def test_a_header_without_a_column_of_the_file(tmp_path: Path, header: tuple[str, ...], seen: str) -> None:
-    """Another name, or another delimiter. What the header has is not repeated: it may be a row."""
-    header = (*header, *ROLES[5:]) if len(header) > 1 else header
-    rows = good_rows() if len(header) > 1 else [[";".join(row)] for row in good_rows()]
-    assert findings(tmp_path, rows, header=header)["table"] == ("bad", f"the table must have one {seen}")
-
-
-def test_yes_and_no_that_are_swapped(tmp_path: Path) -> None:
-    """Every word is known. Flag and numbers disagree."""
-    stands, seen = findings(tmp_path, good_rows(), export_facts(yes=["false"], no=["true"]))["empty or not"]
-    assert stands == "bad"
-    assert seen.startswith("stock_out says yes in ")
-    assert "of which 100% have stock left, and no in 100% of " in seen
-
-
-def test_a_product_of_which_nothing_can_be_used(tmp_path: Path) -> None:
-    stands, seen = findings(tmp_path, good_rows(), export_facts(["bread", "milk", "salat"]))["products"]
-    assert stands == "bad"
-    assert seen.startswith("no row can be used of: salat; is the name spelt as in the export")
+def test_what_does_not_fit_a_good_export(tmp_path: Path, facts: Facts, what: str, stands: str, says: str) -> None:
+    found = findings(tmp_path, good_rows(), facts)[what]
+    assert found[0] == stands
+    assert says in found[1]
 
 
 def test_what_is_odd_and_may_be_so(tmp_path: Path) -> None:
@@ -181,14 +181,11 @@ def test_a_column_that_is_mostly_unreadable_fails(
 
 
 def test_an_export_may_have_more_products_and_days_than_are_planned(tmp_path: Path) -> None:
-    """Most rows of another product are a note, all of them are bad. Days without a step, or without a row: a note."""
-    rows = good_rows()
-    seen = findings(tmp_path, changed(rows, "product", "Brot", range(60)), export_facts(days=1))
+    """Most rows of another product are a note, all of them are bad. Days without a step are a note."""
+    seen = findings(tmp_path, changed(good_rows(), "product", "Brot", range(60)), export_facts(days=1))
     assert seen["column product"][0] == seen["days of date"][0] == "note"
     assert seen["days of date"][1].startswith("32 of 64 rows (50.0%) lie on days that [sales] closed names (Tue, Wed")
-    seen = findings(tmp_path, changed(rows, "product", "Brot", range(64)), export_facts(days=3))
-    assert seen["column product"][0] == "bad"
-    assert seen["days"] == ("note", 'no row lies on Wed; if no shop opens then: closed = ["Wed"]')
+    assert findings(tmp_path, changed(good_rows(), "product", "Brot", range(64)))["column product"][0] == "bad"
 
 
 def test_lines_that_do_not_fit_the_header_are_counted(tmp_path: Path) -> None:
@@ -213,23 +210,16 @@ def test_labels_and_scales_that_are_missing(tmp_path: Path) -> None:
     assert seen["used by a fit"] == ("note", "68.8% of all days and products of these weeks")
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"scale": "same weekday, last 2 weeks"}, {"clip": True, "boundary": 0.5}], ids=str
-)
+@pytest.mark.parametrize("more", [{"scale": "same weekday, last 2 weeks"}, {"clip": True, "boundary": 0.5}], ids=str)
 def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path, more: dict[str, Any]) -> None:
     """Fields of all kinds in any place: check and the counts that a fit releases agree on what is observed."""
     rng = np.random.default_rng(0)
-    odd = {
-        "opening": ["3", "-1", "40"],
-        "delivery": ["x", "-4", "90"],
-        "sales": ["7", "nan", "-2"],
-        "stock_out": ["true", ""],
-    }
+    odd = {"opening": "3 -1 40", "delivery": "x -4 90", "sales": "7 nan -2", "stock_out": "true -"}
     rows = good_rows([str(shop) for shop in range(6)])
     for row in rows:
         for role, values in odd.items():
             if rng.random() < 0.15:
-                row[ROLES.index(role)] = str(rng.choice(values))
+                row[ROLES.index(role)] = str(rng.choice(values.split()))
     facts = export_facts()
     for section, name in (("sales", "scale"), ("log", "clip"), ("problem", "boundary")):
         facts[section] |= {name: more[name]} if name in more else {}
@@ -265,42 +255,16 @@ def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, comman
     assert "[problem] labels for what managers know beforehand, such as the shop or a promotion" in seen
 
 
-# Orders that follow demand, in a wide table.
-
-
-def orders(folder: Path, facts: Facts, log: Trajectories, shop: Any, **privacy: Any) -> tuple[str, str]:
-    """What check says of the orders of this log, which has a column `shop`."""
-    pq.write_table(log.to_arrow().append_column("shop", pa.array(shop)), folder / "log.parquet")
-    facts["problem"] |= {"products": ["bread"], "horizon": log.horizon, "steps": [], "demand_max": 30_000.0}
-    facts["problem"] |= {"holding": 1.0, "shortage": 3.0, "boundary": 1.0}
-    facts["log"] |= {"opening": ["state_0"], "order_up_to": ["action_0"], "left": ["next_state_0"]}
-    facts["privacy"] |= privacy
-    found = {each.what: (each.stands, each.seen) for each in look_at(configured(folder, facts))}
-    return found.get("orders and demand", ("", ""))
-
-
-def test_check_says_what_would_help(tmp_path: Path, facts: Facts) -> None:
-    log, shop = (
-        managers().log(SIXTY_WEEKS),
-        [f"shop {i // (60 * SEVEN_DAYS)}" for i in range(STORES * 60 * SEVEN_DAYS)],
-    )
-    stands, seen = orders(tmp_path, facts, log, shop, unit="shop", max_per_unit=60)
-    assert stands == "note"  # the log can be fitted: what to do about it is a person's decision
-    assert seen.startswith("orders follow demand, so demand is overestimated (effect +0.46, z +43.2); give a scale")
-    assert seen.endswith("or make the column that tells shops apart a label; then check again")
-    facts["problem"]["kind"] = "backlog"  # where demand is always seen
-    few = managers().log(slice(0, 5))
-    assert orders(tmp_path, facts, few, np.zeros(few.states[..., 0].size)) == ("", "")
-
-
 def test_check_of_independent_orders(tmp_path: Path, facts: Facts) -> None:
-    rng = np.random.default_rng(2)
-    log = SHOP.simulate_log(rng.gamma(4.0, 2000.0, (800, SEVEN_DAYS, 1)).clip(0, 30_000), rng=rng)
-    stands, seen = orders(tmp_path, facts, log, np.zeros(log.states.size))
-    assert stands == "good"
-    assert seen.startswith("no sign that orders follow demand (effect ")
-    zeros = np.zeros((5, SEVEN_DAYS, 1))
-    log = Trajectories(states=zeros, actions=zeros + 100.0, next_states=zeros)
-    stands, seen = orders(tmp_path, facts, log, np.zeros(zeros.size))
-    assert stands == "good"
-    assert seen.startswith("it cannot be told whether orders follow demand")
+    """A wide table, of two products."""
+
+    def seen() -> str:
+        (found,) = (each for each in look_at(configured(tmp_path, facts)) if each.what == "orders and demand")
+        assert found.stands == "good"
+        return found.seen
+
+    assert seen().startswith("no sign that orders follow demand (effect ")
+    zeros = np.zeros((5, 3, 2))
+    log = Trajectories(states=zeros, actions=zeros + 30.0, next_states=zeros)
+    pq.write_table(log.to_arrow(), tmp_path / "log.parquet")
+    assert seen().startswith("it cannot be told whether orders follow demand")

@@ -20,6 +20,7 @@ from poolrl import Policy
 from poolrl.learning.policy import Levels
 from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, release_page, shop_page, shown_digits
+from poolrl.workflow.release_folder import Released
 from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
 from tests.helpers.shops import Run
 
@@ -34,6 +35,11 @@ HOSTILE = [
     "{{ 7 * 7 }}",
     "\u2028line",
 ]
+
+
+def page_of(release: Released, **forecast: Any) -> str:
+    """Its page, with a forecast that nobody made."""
+    return release_page(release, replace(made_up_forecast(release), **forecast))
 
 
 class Texts(HTMLParser):
@@ -80,14 +86,13 @@ def decoded(numbers: dict[str, Any], name: str) -> np.ndarray:
 def test_the_page_holds_the_policy(labels: dict[str, list[Any]] | None, scaled: bool) -> None:
     release = made_up_release(["bread", "milk", "salad"], labels=labels, scaled=scaled)
     policy = release.policy
-    embedded = Texts(release_page(release, made_up_forecast(release))).json("levels-data")
+    embedded = Texts(page_of(release)).json("levels-data")
     half = 0.5 * 10.0 ** -np.array(embedded["digits"]) + 1e-9
     assert (np.abs(decoded(embedded, "levels") - policy.levels) <= half).all()
     assert [axis["name"] for axis in embedded["axes"]] == [*(labels or {}), "product"]
     assert embedded["axes"][-1]["values"] == ["bread", "milk", "salad"]
     # Whiskers: a tenth of the estimated demand lies below the lower end, and a tenth above the upper.
     outcomes = policy.outcomes
-    assert outcomes is not None
     width = np.diff(outcomes.points, axis=-1)[..., 0]
     for name, share in (("low", 0.1), ("high", 0.9)):
         end = decoded(embedded, name)[..., None]
@@ -99,21 +104,12 @@ def test_the_page_holds_the_policy(labels: dict[str, list[Any]] | None, scaled: 
 def test_levels_are_marked_where_nobody_tried_more() -> None:
     """By hand: λ = 0.9 of 10 is 9, and one past order in ten or more went up to 6."""
     release = made_up_release(["bread"], steps=["Mon", "Tue", "Wed"])
-    bound = float(release.policy.problem.demand_max[0])
-    outcomes = release.policy.outcomes
-    assert outcomes is not None
+    bound, outcomes = float(release.policy.problem.demand_max[0]), release.policy.outcomes
     bins = outcomes.weights.shape[-1]
     cutoffs = np.zeros_like(outcomes.weights)
     cutoffs[..., 3], cutoffs[..., bins * 6 // 10], cutoffs[..., -1] = 0.8, 0.15, 0.05
-    levels = np.array([[0.3], [0.8], [0.9]]) * bound
-    policy = Policy(
-        release.policy.problem,
-        Levels(levels),
-        release.policy.guarantee,
-        release.policy.report,
-        replace(outcomes, cutoffs=cutoffs),
-    )
-    numbers = page_numbers(policy)
+    levels = Levels(np.array([[0.3], [0.8], [0.9]]) * bound)
+    numbers = page_numbers(replace(release.policy, rule=levels, outcomes=replace(outcomes, cutoffs=cutoffs)))
     assert list(base64.b64decode(numbers["marks"])) == [0, 1, 2]
     end = (bins * 6 // 10 + 1) / bins * bound
     np.testing.assert_allclose(decoded(numbers, "tried").ravel(), end, atol=0.06)
@@ -124,7 +120,6 @@ def test_rows_are_the_axis_with_the_most_values() -> None:
     labels = {"shop": list(range(7)), "promotion": ["no", "yes"]}
     release = made_up_release(["bread", "milk", "salad"], labels=labels)
     page = shop_page(release.policy, made_up_forecast(release))
-    assert page.levels is not None
     assert page.levels["axes"][page.levels["rows"]]["name"] == "shop"
     (plain,) = page.tables
     rows = np.array([[float(cell.replace(",", "")) for cell in row[1:]] for row in plain.rows])
@@ -140,7 +135,7 @@ def test_rows_are_the_axis_with_the_most_values() -> None:
 )
 def test_the_page_stays_light(products: int, labels: dict[str, list[Any]] | None) -> None:
     release = made_up_release([f"Product number {i}" for i in range(products)], labels=labels)
-    page = release_page(release, made_up_forecast(release))
+    page = page_of(release)
     assert len(page.encode()) < LARGEST_PAGE
     embedded = Texts(page).json("levels-data")
     assert embedded["complete"]
@@ -174,7 +169,7 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
 def test_a_long_certificate_is_named() -> None:
     release = made_up_release(["bread"], labels={"shop": [f"{shop:0200d}" for shop in range(1000)]})
     assert len(release.certificate.canonical()) > 200_000
-    page = release_page(release, made_up_forecast(release))
+    page = page_of(release)
     assert "<code>certificate.json</code> beside this page" in page
     assert "<pre" not in page
 
@@ -189,32 +184,27 @@ def test_the_csv_holds_the_policy(labels: dict[str, list[Any]] | None) -> None:
     policy = made_up_release(["bread", "milk"], labels=labels).policy
     header, *rows = rows_of(levels_csv(policy))
     assert header == [*(labels or {}), "product", "step", "level"]
-    assert len(rows) == policy.levels.size
     found = {tuple(row[:-1]): float(row[-1]) for row in rows}
-    values = list((labels or {}).values())
-    for at in product(*(range(len(each)) for each in values)):
-        names = [str(each[i]) for each, i in zip(values, at, strict=True)]
-        for step, i in product(range(7), range(2)):
-            level = policy.levels[(*at, step, i)]
-            assert found[(*names, ["bread", "milk"][i], WEEK[step])] == pytest.approx(level, rel=5e-6)
+    # The last axes are steps, then products.
+    named = product(*((str(value) for value in values) for values in (labels or {}).values()), WEEK, ["bread", "milk"])
+    expected = {
+        (*cell, name, step): level for (*cell, step, name), level in zip(named, policy.levels.flat, strict=True)
+    }
+    assert len(rows) == len(expected)
+    assert found == pytest.approx(expected, rel=5e-6)
 
 
 def test_hostile_names_are_text_everywhere() -> None:
     """In the table, in the data of the script, in labels and in the CSV; no name becomes markup, script or formula."""
     release = made_up_release(HOSTILE, labels={"</script>shop": [*HOSTILE[:3], "x"]}, steps=['<b onload="x">', "b"])
-    page = release_page(release, made_up_forecast(release))
-    plain = Texts(release_page(*(lambda r: (r, made_up_forecast(r)))(made_up_release(["a"], steps=["a", "b"]))))
-    read = Texts(page)
+    read, plain = Texts(page_of(release)), Texts(page_of(made_up_release(["a"], steps=["a", "b"])))
     assert {tag for tag, _ in read.tags} == {tag for tag, _ in plain.tags}  # no name opened a tag of its own
     assert len(read.scripts) == len(plain.scripts) == 2
     assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
     embedded = read.json("levels-data")
-    assert embedded["axes"] == [
-        {"name": "</script>shop", "values": [*HOSTILE[:3], "x"]},
-        {"name": "product", "values": HOSTILE},
-    ]
+    assert [axis["name"] for axis in embedded["axes"]] == ["</script>shop", "product"]
+    assert [axis["values"] for axis in embedded["axes"]] == [[*HOSTILE[:3], "x"], HOSTILE]
     assert set(HOSTILE) <= set(read.cells)  # as they are, unescaped by the parser
-    assert "{{ 7 * 7 }}" in read.cells
     for attributes, text in read.scripts:
         assert attributes.get("type") != "application/json" or not re.search(r"[<>&]", text)
     names = {row[1] for row in rows_of(levels_csv(release.policy))[1:]}
@@ -224,9 +214,8 @@ def test_hostile_names_are_text_everywhere() -> None:
 @pytest.mark.parametrize("verdict", ["switch", "do not switch", "cannot tell"])
 def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     """Before any level and before privacy; what is not known is said to be, and a warning once in each place."""
-    release = made_up_release(["bread"], scaled=True)
-    known = replace(made_up_forecast(release), verdict=verdict, because="A reason.")
-    page = release_page(release, known)
+    release, told = made_up_release(["bread"], scaled=True), {"verdict": verdict, "because": "A reason."}
+    page = page_of(release, **told)
     body = page[page.index("<main") :]
     words = {"switch": "Switch", "do not switch": "Do not switch", "cannot tell": "We cannot tell whether to switch"}
     assert f">{words[verdict]}</h2>" in body
@@ -236,15 +225,13 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     assert places == sorted(places)
     assert "this many times the average of the last 4 same weekdays" in page
     assert "lambda" not in page[: page.index('id="leaflet"')]
-    unknown = replace(known, today=None, unknown="Orders of today are not known.")
-    page = release_page(release, unknown)
-    assert '<dd class="missing">not known</dd>' in page
-    assert "Orders of today are not known." in page
-    nothing = release_page(release, replace(unknown, policy=None, best=None))
-    assert "Orders of today are not known." in nothing
+    unknown = told | {"today": None, "unknown": "Orders of today are not known."}
+    some, nothing = page_of(release, **unknown), page_of(release, **unknown, policy=None, best=None)
+    assert all("Orders of today are not known." in each for each in (some, nothing))
+    assert '<dd class="missing">not known</dd>' in some
     assert "not known</dd>" not in nothing  # three empty rows would say nothing
     for because in ("A reason.", "Much noise."):
-        said = release_page(release, replace(known, warning="Much noise.", because=because))
+        said = page_of(release, verdict=verdict, because=because, warning="Much noise.")
         assert said.count("Much noise.") == 2  # before the levels, and beside the budget
 
 

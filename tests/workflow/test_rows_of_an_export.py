@@ -10,24 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.data.counts import count_outcomes
 from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.sensitivity import every_level
 from poolrl.workflow.config import sales
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.trades.shop_example import simulated_chain, write_example
-from tests.helpers.duckdb_files import hostile, write_file
+from tests.helpers.duckdb_files import write_file
 from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder, squared_change
@@ -39,6 +35,8 @@ DATES = ("2025-03-03", "2025-03-04", "2025-03-10", "2025-03-11")
 ROWS = [
     (shop, date, product, "2", "5", "4", "false") for shop in "78" for date in DATES for product in ("bread", "milk")
 ]
+PLAIN = {(day, product): ("2.0", "7.0", "3.0") for day in (1, 2) for product in ("bread", "milk")}
+UNOBSERVED = ("None",) * 3
 NUMBERS = ["0", "3", "-1", "", "x", "nan", "inf", "-inf", "1e308", "-1e308", "1e999"]
 NUMBERS += ["NULL", "1,5", "７", "0x10", "true"]
 FLAGS = ["true", "false", "", "ja", "2", "NULL", "TRUE", "t"]
@@ -88,10 +86,9 @@ def test_a_row_changes_its_own_week_alone(
         rows += mine
     units, weeks = columns_of_weeks(tmp_path_factory.mktemp("sales"), rows, missing_days=missing)
     assert units == len(weeks) == 4 * len(others)
-    plain = {(day, product): ("2.0", "7.0", "3.0") for day in (1, 2) for product in ("bread", "milk")}
     for name, week in weeks.items():
         if not (int(name.split()[1].rstrip(",")) % 2 == 0 and name.endswith("2025-03-03")):
-            assert week == plain, name
+            assert week == PLAIN, name
 
 
 def test_rows_that_name_no_week_are_no_units_and_break_nothing(tmp_path: Path) -> None:
@@ -114,13 +111,12 @@ def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
         rows += [(str(shop), *row[1:]) for row in (*nasty, *ROWS[1 : len(ROWS) // 2])]
     units, weeks = columns_of_weeks(tmp_path, rows)
     assert units == 6 * 2
-    plain = {(day, product): ("2.0", "7.0", "3.0") for day in (1, 2) for product in ("bread", "milk")}
     for name, week in weeks.items():
         if name.endswith("2025-03-03"):
-            assert week.pop((1, "bread"), ("None",) * 3) == ("None",) * 3, name
-            assert week == {cell: value for cell, value in plain.items() if cell != (1, "bread")}
+            assert week.pop((1, "bread"), UNOBSERVED) == UNOBSERVED, name
+            assert week == {cell: value for cell, value in PLAIN.items() if cell != (1, "bread")}
         else:
-            assert week == plain
+            assert week == PLAIN
 
 
 GERMAN = {"date_format": "%d.%m.%Y", "decimal": ",", "thousands": ".", "yes": ["ja", "t"], "no": ["nein", ""]}
@@ -135,7 +131,7 @@ def test_no_value_makes_a_declared_reading_fail(tmp_path: Path) -> None:
     rows += [(*rows[0][:i], value, *rows[0][i + 1 :]) for i in range(7) for value in nasty]
     units, weeks = columns_of_weeks(tmp_path, rows, **GERMAN)
     assert units == len(weeks) >= 1
-    assert weeks["shop 7, week of 2025-03-03"][1, "bread"] == ("None",) * 3  # it stands more than once
+    assert weeks["shop 7, week of 2025-03-03"][1, "bread"] == UNOBSERVED  # it stands more than once
 
 
 MONDAY, NAN = datetime.date(2025, 3, 3), float("nan")
@@ -144,15 +140,10 @@ WEEKS = 24
 
 def columns(**changed: Sequence[Any]) -> dict[str, Any]:
     """Mondays of one shop; sales that the scale of the next week follows."""
-    usual: dict[str, Any] = {
-        "shop": ["a"] * WEEKS,
-        "product": ["bread"] * WEEKS,
-        "date": [MONDAY + datetime.timedelta(7 * week) for week in range(WEEKS)],
-        "opening": [1.0] * WEEKS,
-        "delivery": [50.0] * WEEKS,
-        "sales": [2.0 + week % 2 for week in range(WEEKS)],
-        "stock_out": [False] * WEEKS,
-    }
+    same = {"shop": "a", "product": "bread", "opening": 1.0, "delivery": 50.0, "stock_out": False}
+    usual: dict[str, Any] = {name: [value] * WEEKS for name, value in same.items()}
+    usual["date"] = [MONDAY + datetime.timedelta(7 * week) for week in range(WEEKS)]
+    usual["sales"] = [2.0 + week % 2 for week in range(WEEKS)]
     return usual | changed
 
 
@@ -160,25 +151,22 @@ def moved(
     folder: Path, source: str, *logs: dict[str, Any], macros: Sequence[str] = ("", ""), weeks: int = 1
 ) -> tuple[int, int]:
     """The squared distance between what two logs release, and what is paid for. A DuckDB file may define macros."""
-    recorders, paid = [], 0
-    facts = export_facts(["bread"], days=1, scale=f"same weekday, last {weeks} weeks", scale_floor=0.01)
+    recorders, in_duckdb = [Recorder() for _ in logs], source.endswith(".duckdb")
+    table = {"table": "x"} if in_duckdb else {}
+    facts = export_facts(["bread"], days=1, scale=f"same weekday, last {weeks} weeks", scale_floor=0.01, **table)
     facts["log"]["source"] = source
     facts["problem"]["demand_max"] = 4.0
     facts["privacy"]["weeks_public"] = True
-    if source.endswith(".duckdb"):
-        facts["sales"]["table"] = "x"
     file = configured(folder, facts)
-    for log, macro in zip(logs, macros, strict=True):
+    problem = file.config.problem.posed
+    for log, macro, recorder in zip(logs, macros, recorders, strict=True):
         pq.write_table(pa.table(log), folder / "sales.parquet")
-        if source.endswith(".duckdb"):
+        if in_duckdb:
             write_file(folder / source, folder / "sales.parquet", *filter(None, [macro]))
-        recorders.append(Recorder())
         with open_log(file) as opened:
-            released = release_outcomes(
-                opened, file.config.problem.posed, level_sizes=(8,), rho=Fraction(1), noise=recorders[-1]
-            )
-        paid = int(released.guarantee.mechanisms[0].sensitivity_squared)
-    return sum(squared_change(recorders[0], recorders[-1])), paid
+            released = release_outcomes(opened, problem, level_sizes=(8,), rho=Fraction(1), noise=recorder)
+    (mechanism,) = released.guarantee.mechanisms
+    return sum(squared_change(recorders[0], recorders[-1])), int(mechanism.sensitivity_squared)
 
 
 def test_no_week_decides_how_a_nan_of_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,14 +215,6 @@ def test_a_macro_of_the_file_does_not_lengthen_a_memory(tmp_path: Path, monkeypa
     assert squared > paid
 
 
-@pytest.mark.slow
-def test_no_macro_of_the_file_runs_in_our_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
-    log = columns(sales=[7.0] * WEEKS)
-    assert moved(tmp_path, "sales.duckdb", log, log, macros=("; ".join(hostile()), ""))[0] == 0
-    assert moved(tmp_path, "sales.duckdb", log, columns())[0] > 0
-
-
 @pytest.mark.parametrize(
     "macro", ["regexp_matches(a, b) AS true", "lower(a) AS a", '"||"(a, b) AS a', "poolrl_id(a) AS 1"]
 )
@@ -262,7 +242,6 @@ def test_a_certificate_tells_which_table_was_read(tmp_path: Path) -> None:
     facts["problem"]["labels"] = {"promotion": ["yes", "no"]}
     facts["log"]["source"] = "shop.duckdb"
     query = configured(tmp_path, facts).config.terms(units=1).public.query
-    assert query is not None
     assert query.startswith('WITH log AS (SELECT "shop", "date", "product", ')
     assert '"Aktion" FROM "my ""sales"""), typed AS (' in query
     duckdb.extract_statements(query)
@@ -397,41 +376,3 @@ def test_the_scale_of_the_same_weekday_by_hand(tmp_path: Path) -> None:
     with open_log(configured(tmp_path, facts)) as log:
         found = answer(log.rows.order_by("week").select("week", "scale")).to_pylist()
     assert [row["scale"] for row in found] == [None, 6.0, 3.0, None, 0.25, None]
-
-
-def test_the_example_is_counted_as_it_was_simulated(tmp_path: Path) -> None:
-    """Every cell of the export once, in its promotion's tree, against a count of the simulated columns."""
-    facts = write_example(tmp_path, seed=3)
-    facts["sales"]["scale"] = None
-    facts["privacy"]["weeks_public"] = False
-    facts["problem"]["demand_max"] = 4000.0
-    file, export = configured(tmp_path, facts), simulated_chain(3)[0]
-    with open_log(file) as log:
-        assert log.units == 2000
-        counts = count_outcomes(log, file.config.problem.posed, level_sizes=every_level(2))
-    observed = counts.levels[0].sum(axis=-1)  # (promotion, day, product, seen or cut off)
-    rows = export.to_pandas()
-    days = (np.asarray(export["date"]).astype("datetime64[D]").astype(int) + 3) % 7  # 1970 began on a Thursday
-    for p, promotion in enumerate(("no", "yes")):
-        for k, product in enumerate(("bread", "milk", "salad")):
-            mine = ((rows.promotion == promotion) & (rows["product"] == product)).to_numpy()
-            for kind, cut in enumerate((False, True)):
-                expected = np.bincount(days[mine & (rows.stock_out == cut).to_numpy()], minlength=7)
-                np.testing.assert_array_equal(observed[p, :, k, kind], expected)
-
-
-@pytest.mark.parametrize("kind", ["parquet", "duckdb"])
-def test_other_files_than_csv(tmp_path: Path, kind: str) -> None:
-    """Numbers, dates and truth values of a database are read like the text of a CSV file."""
-    table = pa.table(
-        {"shop": [7, 7], "date": [datetime.date(2025, 3, 3), datetime.date(2025, 3, 4)], "product": ["bread"] * 2}
-        | {"opening": [0, 1], "delivery": [2.5, 3.0], "sales": [1, 4], "stock_out": [False, True]}
-    )
-    pq.write_table(table, tmp_path / "sales.parquet")
-    facts = export_facts(["bread"])
-    facts["log"]["source"] = f"sales.{kind}"
-    if kind == "duckdb":
-        facts["sales"]["table"] = "my sales"
-        with duckdb.connect(str(tmp_path / "sales.duckdb")) as database:
-            database.execute(f"CREATE TABLE \"my sales\" AS FROM '{tmp_path}/sales.parquet'")
-    assert [row[3:] for row in rows_of(tmp_path, facts)] == [(0, 2.5, 1.5), (1, 4, 0)]

@@ -83,14 +83,22 @@ class OnColumns:
     def __init__(self) -> None:
         # Expressions made before from the same parts. Formulas repeat themselves at every step.
         self._known: dict[Any, Any] = {}
+        # Arrays of numbers that differ by coordinate, and their columns: none, where each coordinate has a column.
+        self._numbers: dict[Any, NDArray[Any]] = {}
+        self._columns: dict[Any, ir.Value] = {}
 
     @property
     def facts(self) -> dict[str, list[float]]:
-        """What must be joined with the rows: nothing, where each coordinate has a column."""
-        return {}
+        """What must be joined with the rows: a column for each array of numbers that differ by coordinate."""
+        return {FACT.format(i): array.astype(np.float64).tolist() for i, array in enumerate(self._numbers.values())}
 
     def read_from(self, rows: ir.Table) -> None:
         """From now on facts are columns of these rows."""
+        # Each is made once, because expressions are recognised by their parts. Engines know no number as a condition.
+        self._columns = {
+            key: rows[name] != 0.0 if array.dtype.kind == "b" else rows[name]
+            for (key, array), name in zip(self._numbers.items(), self.facts, strict=True)
+        }
 
     def __call__(self, recording: Recording, *vectors: Sequence[Any] | NDArray[Any]) -> list[NDArray[Any]]:
         """The entries of each answer."""
@@ -150,20 +158,6 @@ class OnOneColumn(OnColumns):
             if isinstance(part, np.ndarray)
             for numbers in self._by_coordinate(part)
             if (numbers != numbers[0]).any()
-        }
-        self._columns: dict[Any, ir.Value] = {}
-
-    @property
-    def facts(self) -> dict[str, list[float]]:
-        """A column for each array of numbers that differ by coordinate."""
-        return {FACT.format(i): array.astype(np.float64).tolist() for i, array in enumerate(self._numbers.values())}
-
-    def read_from(self, rows: ir.Table) -> None:
-        """From now on facts are columns of these rows."""
-        # Each is made once, because expressions are recognised by their parts. Engines know no number as a condition.
-        self._columns = {
-            key: rows[name] != 0.0 if array.dtype.kind == "b" else rows[name]
-            for (key, array), name in zip(self._numbers.items(), self.facts, strict=True)
         }
 
     def _applied(self, rule: RowOperation, parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -34,12 +34,11 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray
 from poolrl.data.expressions import finite
-from poolrl.data.sources.engine import answer, in_memory
+from poolrl.data.sources.engine import read_texts
 
 LARGEST_WHOLE_FLOAT = 2.0**53  # every whole number up to here is a double
 # Most ids look like this, and are then ids as they are. Two patterns, because $ may also stand before a line's end.
@@ -56,11 +55,8 @@ _SHORTER = (("^-0+$", "0"), ("^[+]?0*", ""), ("^-0+", "-"), ("^$", "0"))
 
 def canonical_texts(texts: Sequence[str | None]) -> list[str | None]:
     """The id that each text spells, by an engine in memory; None for those that spell none."""
-    table = in_memory(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts, pa.string())}))
-    found: list[str | None] = answer(table.select("place", id=canonical(table.text)).order_by("place"))[
-        "id"
-    ].to_pylist()
-    return found
+    ids: list[str | None] = read_texts(texts, canonical).to_pylist()
+    return ids
 
 
 def canonical(column: ir.Column) -> ir.Column:

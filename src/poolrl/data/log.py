@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import combinations
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.cells import CellFormula, outcome_cells
@@ -169,11 +170,9 @@ class Columns:
             for name in NUMBERS:
                 if len(getattr(self, name)) != 1 and not (name == "scale" and not self.scale):
                     raise ValueError(f"with coordinate, {name} must name one column: a row shows one coordinate")
-        uses = self._uses()
-        for place, (use, column) in enumerate(uses):
-            for other, same in uses[:place]:
-                if column == same and (_kind_of(other), _kind_of(use)) not in _MAY_SHARE:
-                    raise ValueError(f"column {column!r} cannot be both {other} and {use}: name another column for one")
+        for (use, column), (other, same) in combinations(self._uses(), 2):
+            if column == same and (_kind_of(use), _kind_of(other)) not in _MAY_SHARE:
+                raise ValueError(f"column {column!r} cannot be both {use} and {other}: name another column for one")
 
     def _uses(self) -> list[tuple[str, str]]:
         """The use of each column."""

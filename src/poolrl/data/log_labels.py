@@ -36,18 +36,16 @@ class LogLabel:
             raise ValueError(_SHAPE.format(name)) from None
         if array.dtype.kind not in "UbiufO":
             raise ValueError(f"label {name!r} must hold numbers or text")
-        if array.dtype.kind == "O":
-            # Text and numbers never meet: "7" is not 7.
-            places: dict[str | float, int] = {}
-            entries = (value if isinstance(value, str) else number_of(value) for value in array.ravel())
-            codes = np.array([places.setdefault(entry, len(places)) for entry in entries], dtype=np.int64)
-            return cls(np.array([*places], dtype=object), codes.reshape(array.shape))
-        if array.dtype.kind != "U":
+        holds = {"O": "", "U": "text"}.get(array.dtype.kind, "numbers")
+        if holds == "numbers":
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64)
-            array = np.where(np.isfinite(array), array, np.nan)
-        values, codes = np.unique(array, return_inverse=True)
-        return cls(values, codes.reshape(array.shape), "text" if array.dtype.kind == "U" else "numbers")
+        distinct, at = np.unique(array, return_inverse=True) if holds else (array.ravel(), slice(None))
+        # Text and numbers never meet: "7" is not 7.
+        entries = (value if isinstance(value, str) else number_of(value) for value in distinct.tolist())
+        places: dict[str | float, int] = {}
+        codes = np.array([places.setdefault(entry, len(places)) for entry in entries], dtype=np.int64)[at]
+        return cls(np.array([*places], dtype=object), codes.reshape(array.shape), holds)
 
     @classmethod
     def of_texts(cls, column: pa.ChunkedArray) -> LogLabel:
@@ -94,7 +92,7 @@ def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, Lo
 
 def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, int]) -> IntArray:
     """The label cell of every trajectory and step, (n, H), −1 where a label is missing or was not declared."""
-    cell = np.zeros(shape, dtype=np.int64)
+    cell: IntArray = np.broadcast_to(np.int64(0), shape)  # without labels it takes no memory
     for name, size in zip(labels.names, labels.shape, strict=True):
         place = given[name].places(labels, name)
         place = place if place.ndim == 2 else place[:, None]
@@ -104,11 +102,7 @@ def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, in
 
 def numbers_spelt(texts: NDArray[Any]) -> FloatArray:
     """The number that each text spells, as `Table` reads it; NaN for none."""
-    import pyarrow as pa
-
     from poolrl.data.expressions import number_of_text
-    from poolrl.data.sources.engine import answer, in_memory
+    from poolrl.data.sources.engine import read_texts
 
-    table = in_memory(pa.table({"place": np.arange(len(texts)), "text": pa.array(texts.tolist(), pa.string())}))
-    found = answer(table.select("place", number=number_of_text(table.text)).order_by("place"))
-    return np.asarray(found["number"].to_numpy(), dtype=np.float64)
+    return np.asarray(read_texts(texts.tolist(), number_of_text).to_numpy(), dtype=np.float64)

@@ -64,8 +64,7 @@ def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
         wanted = "dates, or text like 2025-01-31" if dated else "whole numbers"
         raise ValueError(f"column {column.get_name()!r} of [period] must hold {wanted}, but has type {kind}")
     if kind.is_date() or kind.is_timestamp():
-        parts = column.year().cast("int64"), column.month().cast("int64"), column.day().cast("int64")
-        return parts[0] * 10_000 + parts[1] * 100 + parts[2]
+        return column.year().cast("int64") * 10_000 + column.month().cast("int64") * 100 + column.day().cast("int64")
     if kind.is_string():
         # Other text gets a number that can be read too, because engines may read it first.
         readable = column.re_search(_DATE_TEXT if dated else _WHOLE_TEXT)

@@ -36,16 +36,6 @@ from poolrl.data.cells import (
     sides,
     unit_cells,
 )
-from poolrl.data.expressions import (
-    CELL,
-    COORDINATE,
-    SHARE,
-    OnColumns,
-    OnOneColumn,
-    comparable,
-    count_steps,
-    small_table,
-)
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, multiples_of, recorded_counts, widths
@@ -131,7 +121,7 @@ class Table(Log):
             if given != number:
                 raise ValueError(f"{name} must name {number} columns, got {given}")
         for name, column in self.columns.labels.items():
-            comparable(self.rows[column], problem.labels, name)
+            expressions.comparable(self.rows[column], problem.labels, name)
 
     @property
     def coordinates(self) -> tuple[LabelValue, ...]:
@@ -168,7 +158,7 @@ class Table(Log):
         if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
             return self
         columns = {"": self.columns.coordinate}
-        rows = expressions.with_places(self.rows, columns, self._coordinates, COORDINATE, facts)
+        rows = expressions.with_places(self.rows, columns, self._coordinates, expressions.COORDINATE, facts)
         return self.with_rows(rows, _is_placed=True)
 
     def with_rows(self, rows: ir.Table, **more: bool) -> Self:
@@ -178,11 +168,11 @@ class Table(Log):
         return found
 
     def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
-        return {"coordinate": rows[COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
+        return {"coordinate": rows[expressions.COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
 
     def lives(self, horizon: int) -> ir.Table:
         """One row per trajectory (and coordinate): its keys, number of rows, whether one is `repeated` or `surplus`."""
-        lives = count_steps(self.rows_of_steps(horizon), self._life, horizon)
+        lives = expressions.count_steps(self.rows_of_steps(horizon), self._life, horizon)
         surplus = self._rank(lives) >= self.facts.max_per_unit if self.facts.has_units else ibis.literal(False)
         return lives.mutate(surplus=surplus)
 
@@ -265,9 +255,9 @@ class Table(Log):
     ) -> ir.Table:
         """The counts of a formula's cells that are not zero: columns label, step, coordinate, cell, rows."""
         tallies = []
-        for coordinate, cells in enumerate(self._formula_cells(problem, bins=bins, formula=formula)):
-            groups = [name for name in ("label", "step", "coordinate", "cell") if name in cells.columns]
-            tally = cells.select(groups).group_by(groups).aggregate(rows=ibis._.count())
+        for coordinate, rows in enumerate(self._formula_cells(problem, bins=bins, formula=formula)):
+            groups = [name for name in ("label", "step", "coordinate", "cell") if name in rows.columns]
+            tally = rows.select(groups).group_by(groups).aggregate(rows=ibis._.count())
             tallies.append(_with_places(tally, coordinate))
         return ibis.union(*tallies) if len(tallies) > 1 else tallies[0]
 
@@ -275,8 +265,8 @@ class Table(Log):
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
         shown, by_coordinate = [], self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
         places = {"poolrl_edge_place": list(range(edges.size)), "poolrl_edge_at": edges.ravel().tolist()}
-        for coordinate, cells in enumerate(by_coordinate):
-            rows, every = _with_places(cells, coordinate), small_table(cells, places)
+        for coordinate, seen in enumerate(by_coordinate):
+            rows, every = _with_places(seen, coordinate), expressions.small_table(seen, places)
             place = (rows.label.cast("int64") * problem.horizon + rows.step) * problem.outcome_dim + rows.coordinate
             rows = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
             known, beyond = sides(problem, rows.cell, rows["poolrl_edge_at"].cast("int64"))
@@ -295,7 +285,9 @@ class Table(Log):
         dropped = self.dropped(problem.horizon)
         recordings = recorded_cells(problem, formula, bins, relative=relative, clip=self.clip)
         checks = multiples_of(problem, divided=relative, clip=self.clip)
-        one = OnOneColumn(problem.outcome_dim, [*checks, *recordings]) if self.facts.has_coordinates else OnColumns()
+        one = expressions.OnColumns()
+        if self.facts.has_coordinates:
+            one = expressions.OnOneColumn(problem.outcome_dim, [*checks, *recordings])
         labelled = self.placed(one.facts)._labelled(problem)
         one.read_from(labelled.rows)
         # The facts travel with the rows, because the formulas of cells use them too.
@@ -309,8 +301,8 @@ class Table(Log):
         """The rows with their cells, without those of dropped trajectories."""
         groups = [*(name for name in ("label", "step", "coordinate") if name in rows.columns), "cell"]
         # Cells come before the join, which then moves one column. Small numbers make small tables of groups.
-        cells = rows.mutate(cell=cell.cast("int32").fill_null(NOWHERE)).select(*self._keys, *groups)
-        kept = cells.anti_join(dropped, self._life)
+        kept = rows.mutate(cell=cell.cast("int32").fill_null(NOWHERE)).select(*self._keys, *groups)
+        kept = kept.anti_join(dropped, self._life)
         if self.facts.has_coordinates and self.facts.labels_public:
             steps = self._label_of_steps(rows)
             kept = kept.anti_join(steps.filter(steps.label != steps.last), [*self._keys, "step"])
@@ -330,9 +322,9 @@ class Table(Log):
             return node, partition.states.cell(arrived), unit, arrived
 
         recordings = recorded_counts(problem, formulas, relative=False, clip=self.clip)
-        numbers = self._numbers(problem, multiples_of(problem, divided=False, clip=self.clip), OnColumns())
+        numbers = self._numbers(problem, multiples_of(problem, divided=False, clip=self.clip), expressions.OnColumns())
         rows = self._rows(problem, numbers).anti_join(self.dropped(problem.horizon), self._keys)
-        node, target, *units = expressions.cells_by_step(problem, rows, recordings, OnColumns())
+        node, target, *units = expressions.cells_by_step(problem, rows, recordings, expressions.OnColumns())
         points = {f"unit_{i}": number for i, number in enumerate(units)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
         names, dimensions = list(points), problem.state_dim + problem.action_dim
@@ -342,13 +334,13 @@ class Table(Log):
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
     def _numbers(
-        self, problem: Problem, checks: tuple[Recording, Recording], evaluator: OnColumns
+        self, problem: Problem, checks: tuple[Recording, Recording], evaluator: expressions.OnColumns
     ) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
         divisors: list[Any] = [self.rows[name].cast("float64") for name in columns.scale]
         if has_own_bounds(problem):
-            shares = [self.rows[SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
+            shares = [self.rows[expressions.SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
             divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
         return expressions.harmless(checks, given, evaluator, divisors)
 
@@ -361,7 +353,7 @@ class Table(Log):
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column]) -> ir.Table:
         """Keys, step and harmless numbers of every row."""
-        label = {"label": self.rows[CELL].cast("int32")} if problem.labels else {}
+        label = {"label": self.rows[expressions.CELL].cast("int32")} if problem.labels else {}
         return self.rows_of_steps(problem.horizon, **numbers, **label)
 
 
@@ -414,7 +406,7 @@ def checked_coordinates(rows: ir.Table, columns: Columns, given: Iterable[LabelV
         declared = Labels({"": values})
     except ValueError as error:
         raise ValueError(str(error).replace("label ''", "coordinates")) from None
-    comparable(rows[columns.coordinate], declared, "")
+    expressions.comparable(rows[columns.coordinate], declared, "")
     return declared
 
 

@@ -77,19 +77,6 @@ class Recording:
                 del known[part]
         return [known[id(part)] if isinstance(part, Symbol) else part for part in self.outputs]
 
-    def written(self) -> tuple[Any, ...]:
-        """All that it does: equal for recordings that do the same, as long as both are kept."""
-        place = {id(symbol): i for i, symbol in enumerate([*self.inputs, *(symbol for symbol, _ in self.order)])}
-
-        def name(part: Any) -> Any:
-            array = np.asarray(part) if not isinstance(part, Symbol) else None
-            return place[id(part)] if array is None else (array.shape, array.dtype.str, array.tobytes())
-
-        # Not by `repr`, which shortens long arrays.
-        rules = [s.rule.written() if isinstance(s.rule, Take) else id(s.rule) for s, _ in self.order]
-        parts = [tuple(map(name, symbol.parts)) for symbol, _ in self.order]
-        return tuple(rules), tuple(parts), tuple(map(name, self.outputs)), self.single
-
 
 def record(whose: str, formula: Callable[..., Any], shapes: Iterable[tuple[int, ...] | NDArray[Any]]) -> Recording:
     """A recording, or the reason against one in words. A symbol has no numbers, so nothing is quoted here."""
@@ -117,7 +104,7 @@ def record_steps(
     *,
     any_step: bool = False,
 ) -> list[Recording]:
-    """A recording for each step, the first argument of a formula; steps that do the same share one.
+    """A recording for each step, the first argument of a formula.
 
     With `any_step` the formula is first recorded for all of them at once. It must fail if it looks at the step, as ours
     do. Somebody else's might catch that, and would then be another formula than at its steps.
@@ -126,9 +113,7 @@ def record_steps(
     if any_step:
         with suppress(Exception):  # of a formula that looks at the step
             return [Recording(partial(formula, AnyStep()), shapes)] * steps
-    same: dict[Any, Recording] = {}
-    found = [record(whose, partial(formula, step), shapes) for step in range(steps)]
-    return [same.setdefault(recording.written(), recording) for recording in found]
+    return [record(whose, partial(formula, step), shapes) for step in range(steps)]
 
 
 def _refused(why: str) -> Callable[..., Any]:
@@ -207,7 +192,7 @@ class Symbol(NDArrayOperatorsMixin):
 
     def clip(self, low: Any, high: Any) -> Symbol:
         """Between two limits."""
-        return _clip(self, low, high)
+        return ROW_FUNCTIONS[np.clip](self, low, high)
 
     sum, prod = _over_coordinates(np.add), _over_coordinates(np.multiply)
     max, min = _over_coordinates(np.maximum), _over_coordinates(np.minimum)
@@ -227,17 +212,6 @@ class Take:
     def __call__(self, values: NDArray[Any]) -> Any:
         """The chosen coordinates."""
         return values[self.place]
-
-    def written(self) -> tuple[Any, ...]:
-        """All that it chooses."""
-
-        def name(part: Any) -> Any:
-            if isinstance(part, slice):
-                return "slice", part.start, part.stop, part.step
-            array = np.asarray(part)
-            return part if part is None or part is Ellipsis else (array.shape, array.dtype.str, array.tobytes())
-
-        return tuple(map(name, self.place))
 
 
 @cache
@@ -282,11 +256,6 @@ def _lifted(part: Symbol, depth: int) -> Symbol:
     return part[(..., *[None] * new, *[slice(None)] * part.ndim)] if new else part
 
 
-def _clip(values: Any, low: Any, high: Any) -> Symbol:
-    found: Symbol = np.minimum(np.maximum(values, low), high)
-    return found
-
-
 def _where(condition: Any, *sides: Any) -> Symbol:
     if len(sides) != 2:
         raise NotRowByRowError("np.where without two sides tells which rows hold")
@@ -301,7 +270,7 @@ def _concatenate(parts: Sequence[Any], axis: int = 0) -> Symbol:
 
 # The only functions that a formula may use besides NumPy's elementwise ones.
 ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.clip: _clip,
+    np.clip: lambda values, low, high: np.minimum(np.maximum(values, low), high),
     np.where: _where,
     np.isclose: lambda one, two, rtol=1e-5, atol=1e-8: abs(one - two) <= atol + rtol * abs(two),
     np.interp: lambda x, xp, fp: _each(partial(np.interp, xp=np.array(xp), fp=np.array(fp)), x),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 Path = str | PathLike[str]
 Run = tuple[slice, Recording]  # steps that share a recording
-Places = Callable[[Recording, slice, slice], IntArray]
+Places = Callable[[IntArray, slice, slice], IntArray]  # of cells, at some steps of some trajectories
 BLOCK_NUMBERS = 2**15  # of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes
 MOST_PLACES = 2**16  # places that are counted at once: more than these would not fit into the same cache
 FEWEST_BLOCKS = 64  # with fewer blocks of a step, more threads cost more than they save
@@ -177,8 +177,8 @@ class Trajectories(Log):
 
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
-        count, cells = problem.labels.count, cells_of(problem.labels, self._labels, self.states.shape[:2])
-        found = [np.bincount(cells[cells[:, step] >= 0, step], minlength=count) for step in range(self.horizon)]
+        count, of_labels = problem.labels.count, cells_of(problem.labels, self._labels, self.states.shape[:2])
+        found = [np.bincount(column[column >= 0], minlength=count) for column in of_labels.T]
         return np.stack(found, axis=-1).reshape(*problem.labels.shape, self.horizon)
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
@@ -251,8 +251,8 @@ class Trajectories(Log):
         return kept | {name: getattr(self, name) for name in (*row_rules.PARTS, "scale")}
 
     def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
-        cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
-        return ArrayRows(problem, (self.states, self.actions, self.next_states), self.scale, cells)
+        of_labels = cells_of(problem.labels, self._labels, self.states.shape[:2])
+        return ArrayRows(problem, (self.states, self.actions, self.next_states), self.scale, of_labels)
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon} | row_rules.widths(problem)
@@ -267,7 +267,7 @@ class Trajectories(Log):
 
 @dataclass(frozen=True)
 class ArrayRows(Generic[AnyProblem]):
-    """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any.
+    """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells.
 
     They are checked and counted block by block: small enough for a processor's cache, on all of its cores. Formulas see
     each block coordinate by coordinate in memory (Fortran order), so that NumPy works on long runs of numbers.
@@ -276,7 +276,7 @@ class ArrayRows(Generic[AnyProblem]):
     problem: AnyProblem
     parts: tuple[FloatArray, FloatArray, FloatArray]
     scale: FloatArray | None
-    cells: IntArray | None
+    cells: IntArray
 
     def given(self, steps: slice, block: slice) -> row_rules.Row:
         """Rows of some steps in the user's units, those of one trajectory after the other."""
@@ -288,7 +288,7 @@ class ArrayRows(Generic[AnyProblem]):
         row, problem = self.given(steps, block), self.problem
         divisor = None if self.scale is None else _by_coordinate(self.scale[block, steps])
         usable: BoolArray | None = None
-        if self.cells is not None:
+        if problem.labels:
             cell = self.cells[block, steps].ravel()
             usable = cell[:, None] >= 0
             if isinstance(problem, OutcomeProblem) and row_rules.has_own_bounds(problem):
@@ -337,17 +337,14 @@ class ArrayRows(Generic[AnyProblem]):
         size = cell_count(problem, formula, bins)
         trees = problem.labels.count * coordinates
 
-        def places(recording: Recording, steps: slice, block: slice) -> IntArray:
-            cell = self._cells_of(recording, steps, block)
+        def places(cell: IntArray, steps: slice, block: slice) -> IntArray:
             place = cell + np.arange(coordinates) * size
-            if self.cells is not None:
+            if problem.labels:
                 place += self.cells[block, steps].reshape(-1, 1) * (coordinates * size)
             return place if certain else np.where(cell == NOWHERE, trees * size, place)
 
         certain = self._all_usable and sees_everything(problem)
-        # A count of many label cells needs many rows, or most of the time would go into empty cells.
-        numbers = max(BLOCK_NUMBERS, trees * size)
-        counted = self._tallied(places, self._recordings(formula, bins), trees * size, numbers=numbers)
+        counted = self._tallied(formula, bins, places, trees * size)
         by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
         return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
@@ -355,42 +352,40 @@ class ArrayRows(Generic[AnyProblem]):
         """The tallies of `crowd_tallies`, (H, places), for edges (label cells, H, k)."""
         problem, size = self.problem, self.problem.outcome_dim + 1
 
-        def places(recording: Recording, steps: slice, block: slice) -> IntArray:
-            cell = self._cells_of(recording, steps, block)
+        def places(cell: IntArray, steps: slice, block: slice) -> IntArray:
             # Rows without a label cell are NOWHERE, whatever the last cell's edge says of them.
-            of_row = np.zeros((1, 1), dtype=np.int64) if self.cells is None else self.cells[block, steps]
-            edge = edges[of_row, np.arange(steps.start, steps.stop)]
+            edge = edges[self.cells[block, steps], np.arange(steps.start, steps.stop)]
             by_row = cell.reshape(-1, *edge.shape[1:])
-            both = sides(problem, by_row, edge)
-            shown, beyond = (np.broadcast_to(side, by_row.shape).reshape(cell.shape) for side in both)
+            shown, beyond = (side.reshape(cell.shape) for side in sides(problem, by_row, edge))
             shown = shown & (cell != NOWHERE)
             crowd: IntArray = shown.sum(axis=-1, keepdims=True) * size + (shown & beyond).sum(axis=-1, keepdims=True)
             return crowd
 
-        recordings = self._recordings(side_formula(problem), TOGETHER_BANDS)
-        return self._tallied(places, recordings, size * size, numbers=BLOCK_NUMBERS)
+        return self._tallied(side_formula(problem), TOGETHER_BANDS, places, size * size)
 
-    def _tallied(self, places: Places, recordings: Sequence[Recording], size: int, *, numbers: int) -> IntArray:
+    def _tallied(
+        self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int, places: Places, size: int
+    ) -> IntArray:
         """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
+        # Rows that are not relative were judged by `broken_rule`.
+        rows = {"relative": self._relative, "judged": True, "all_usable": self._all_usable}
+        runs = _runs(recorded_cells(self.problem, formula, bins, **rows), max(1, MOST_PLACES // size))
         counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), Lock()
-        runs = _runs(recordings, max(1, MOST_PLACES // size))
 
         def count(block: slice) -> None:
             for steps, recording in runs:
-                place, many = places(recording, steps, block), steps.stop - steps.start
+                row, _, usable = self.multiples(steps, block)
+                cell: IntArray = recording(*row, *([] if usable is None else [usable]))
+                place, many = places(cell, steps, block), steps.stop - steps.start
                 if many > 1:
                     place = place.reshape(-1, many, place.shape[-1]) + np.arange(many)[:, None] * (size + 1)
                 found = np.bincount(place.ravel(order="K"), minlength=many * (size + 1)).reshape(many, size + 1)
                 with adding:
                     counted[steps] += found[:, :-1]
 
-        self._in_blocks(count, numbers, runs)
+        # A count of many label cells needs many rows, or most of the time would go into empty cells.
+        self._in_blocks(count, max(BLOCK_NUMBERS, size), runs)
         return counted
-
-    def _recordings(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> list[Recording]:
-        # Rows that are not relative were judged by `broken_rule`.
-        rows = {"relative": self._relative, "judged": True, "all_usable": self._all_usable}
-        return recorded_cells(self.problem, formula, bins, **rows)
 
     @property
     def _relative(self) -> bool:
@@ -398,13 +393,7 @@ class ArrayRows(Generic[AnyProblem]):
 
     @property
     def _all_usable(self) -> bool:
-        return not self._relative and self.cells is None
-
-    def _cells_of(self, recording: Recording, steps: slice, block: slice) -> IntArray:
-        """The cells of a formula."""
-        row, _, usable = self.multiples(steps, block)
-        cells: IntArray = recording(*row, *([] if usable is None else [usable]))
-        return cells
+        return not self._relative and not self.problem.labels
 
     def _in_blocks(self, work: Callable[[slice], None], numbers: int, runs: Sequence[Run]) -> None:
         """Call `work` on slices that hold this many numbers of a run and together cover all trajectories."""

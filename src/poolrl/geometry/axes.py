@@ -105,19 +105,10 @@ class Axes:
         curve = self.read(step, q, state, axis)
         best = np.where(axis[0] <= low, self.read(step, q, state, low), -np.inf)
         best = np.maximum(best, np.where(axis[-1] >= high, self.read(step, q, state, high), -np.inf))
-        for i in range(axis.shape[1]):
-            first = np.searchsorted(axis[:, i], low[:, i], side="left")
-            end = np.searchsorted(axis[:, i], high[:, i], side="right")
-            best[:, i] = np.maximum(best[:, i], _range_maxima(curve[:, i], first, end))
+        for i, points in enumerate(axis.T):
+            inside = (points >= low[:, i, None]) & (points <= high[:, i, None])
+            best[:, i] = np.maximum(best[:, i], np.where(inside, curve[:, i], -np.inf).max(axis=1))
         return np.ascontiguousarray(best.T)
-
-
-def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
-    """max(values[first : end]) for many ranges, −∞ for empty ones."""
-    ranges = np.stack([first, end], axis=-1).ravel()
-    # `reduceat` takes the maximum between neighbouring entries; every second one is a range.
-    maxima = np.maximum.reduceat(np.append(values, -np.inf), ranges)[::2]
-    return np.where(first < end, maxima, -np.inf)
 
 
 def position_on(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -39,9 +39,14 @@ class Stage:
 
     reward: FloatArray  # (rows,) expected reward at each node
     kernel: FloatArray  # (rows, S) rows sum to one
-    visits: FloatArray | None = None  # (rows,) private visit counts ñ, if there are any
+    visits: FloatArray  # (rows,) private visit counts ñ; infinite where outcomes tell the kernel
     noise_bound: float = 0.0  # E_ρ
     rows: IntArray | slice = field(default_factory=lambda: slice(None))  # by default all nodes
+
+    @property
+    def trusted(self) -> BoolArray:
+        """Nodes whose visits are not noise-dominated, ñ > E_ρ. The kernel of others is uniform."""
+        return np.asarray(self.visits > self.noise_bound)
 
 
 Stages = Callable[[int], Iterable[Stage]]
@@ -131,7 +136,8 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
             target, weight = partition.states.weights(problem.unit_state(state_of))
             cell = np.repeat(np.arange(len(rows)), OUTCOME_DRAWS)[:, None] * targets + target
             kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=len(rows) * targets)
-            yield Stage(reward, kernel.reshape(-1, targets).astype(np.float64, copy=False), rows=rows)
+            moves = kernel.reshape(-1, targets).astype(np.float64, copy=False)
+            yield Stage(reward, moves, np.full(len(rows), np.inf), rows=rows)
 
     return stages
 
@@ -161,24 +167,14 @@ class Bernstein:
         Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
         ι = log(H N / δ)
         """
-        if stage.visits is None:
-            raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
         rows, states = stage.kernel.shape
         iota = math.log(horizon * (nodes or rows) / self.failure)
         mean = stage.kernel @ value
         variance = np.maximum(stage.kernel @ value**2 - mean**2, 0.0)
-        trusted = ~fell_back(stage)
-        visits = np.where(trusted, stage.visits, np.inf)
+        visits = np.where(stage.trusted, stage.visits, np.inf)
         gamma = C1 * np.sqrt(variance * iota / (visits - stage.noise_bound))
         gamma += C2 * states * horizon * stage.noise_bound * iota / visits
-        return np.where(trusted, np.minimum(self.scale * gamma, C * horizon), C * horizon)
-
-
-def fell_back(stage: Stage) -> BoolArray:
-    """Nodes whose visits are noise-dominated (ñ ≤ E_ρ): their kernel is uniform."""
-    if stage.visits is None:
-        return np.zeros(stage.reward.shape, dtype=bool)
-    return np.asarray(stage.visits <= stage.noise_bound)
+        return np.where(stage.trusted, np.minimum(self.scale * gamma, C * horizon), C * horizon)
 
 
 # So few numbers at a time that they stay in the processor's cache.
@@ -230,46 +226,37 @@ def _finer_levels(outcomes: OutcomeDistribution, axes: Axes, step: int, q: Float
     return np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
 
 
-def pessimistic_q(reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float) -> FloatArray:
-    """One Bellman backup, lowered by its uncertainty (Algorithm 1, lines 7-10).
-
-    Q̄ₕ(b) = clip( rₕ(b) + Σₛ′ P̃ₕ(s′|b) Ṽₕ₊₁(s′) − Γₕ(b),  0,  H−h+1 )
-    """
-    return np.clip(reward + expected - penalty, 0.0, ceiling)
-
-
 def backward_induction(
-    horizon: int,
-    stages: Stages,
-    values: Partition,
-    *,
-    pessimism: Bernstein | None = None,
-    reward_ranges: list[tuple[float, float]] | None = None,
+    stages: Stages, nodes: Partition, pessimism: Bernstein | None = None
 ) -> tuple[FloatArray, Planned]:
-    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0: Q at the nodes, (H, N), and what is said of them.
+    """Q at the nodes, (H, N), from the last step to the first, and what is said of them. V_{H+1} = 0.
 
-    Pessimism needs rewards in [0, 1]: they are shifted by `reward_ranges` and divided by the widest, which changes no
+        Qₕ(b) = rₕ(b) + Σₛ′ P̃ₕ(s′|b) Ṽₕ₊₁(s′)
+        Q̄ₕ(b) = clip( Qₕ(b) − Γₕ(b),  0,  H−h+1 )       with pessimism (Algorithm 1, lines 7-10)
+
+    Pessimism needs rewards in [0, 1]: they are shifted by their least and divided by the widest range, which changes no
     decision. Nodes in no stage stay at zero, the lowest value under pessimism.
     """
-    ranges = reward_ranges or [(0.0, 1.0)] * horizon
+    problem = nodes.problem
+    ranges = [problem.reward_range(step) for step in range(problem.horizon)]
     scale = max(high - low for low, high in ranges) or 1.0
-    solved = np.zeros((horizon, values.pair_count))
+    solved = np.zeros((problem.horizon, nodes.pair_count))
     shares: list[tuple[float, float]] = []
-    value = np.zeros(values.state_count)
-    for step in reversed(range(horizon)):
+    value = np.zeros(nodes.state_count)
+    for step in reversed(range(problem.horizon)):
         q = solved[step]
         trusted = kept = 0
         for stage in stages(step):
-            trusted += int(np.sum(~fell_back(stage)))
+            trusted += int(np.sum(stage.trusted))
             expected = stage.kernel @ value
             if pessimism is None:
                 q[stage.rows] = stage.reward + expected
                 continue
             reward = (stage.reward - ranges[step][0]) / scale
-            penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.size)
-            q[stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
-            kept += int(np.sum(reward + expected - penalty >= 0))
+            lowered = reward + expected - pessimism.penalty(stage, value, horizon=problem.horizon, nodes=q.size)
+            q[stage.rows] = np.clip(lowered, 0.0, problem.horizon - step)
+            kept += int(np.sum(lowered >= 0))
         shares.append((1 - trusted / q.size, 1 - kept / q.size))
-        value = values.state_values(step, q)
+        value = nodes.state_values(step, q)
     untrusted, cut = (float(np.mean(share)) for share in zip(*shares, strict=True))
     return solved, Planned(solved[0].size, untrusted, cut if pessimism else 0.0)

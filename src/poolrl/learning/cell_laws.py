@@ -57,21 +57,13 @@ def coarser(law: FloatArray, bins: int) -> FloatArray:
     return law.reshape(*law.shape[:-1], bins, -1).sum(axis=-1)
 
 
-def explain(
-    cells: Cells,
-    factors: Sequence[IntArray],
-    *,
-    steps: IntArray,
-    reach: FloatArray,
-    higher: bool = False,
-    closes: bool = True,
-) -> CellLaws:
+def explain(cells: Cells, *, reach: FloatArray, closes: bool = True) -> CellLaws:
     """The laws that explain the trees of cells.
 
-    `steps` (cells,) says which step a cell belongs to. Before any data, cut-off levels are uniform up to a λ of
-    `reach`. `higher` says that bins count from the top. Where the world never `closes`, no step is idle.
+    Before any data, cut-off levels are uniform up to a λ of `reach`. Where the world never `closes`, no step is idle.
     """
     levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
+    factors, steps, higher = cells.factors, cells.steps, cells.higher
     kinds, bins = levels[-1].shape[1:]
     fine = shapes.dictionary(resolved, max(bins, PLANNING_BINS), higher=higher, closes=closes)
     laws = shapes.dictionary(resolved, resolved, higher=higher, closes=closes)

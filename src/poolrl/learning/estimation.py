@@ -14,10 +14,8 @@ those who did not buy estimates F(price), and F cannot fall: isotonic regression
 n^(−1/3). So it only corrects the law of the shapes. Prices must not follow values that only the seller knows.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
@@ -55,10 +53,10 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
         season = cells.of_each_step(together)
     weights, tried = _step_laws(cells, problem, season)
     # From here on bins lie in their natural order.
-    higher = problem.boundary.side == "higher"
-    weights = weights.reshape(*cells.shape, -1)[..., :: -1 if higher else 1]
+    order = -1 if cells.higher else 1
+    weights = weights.reshape(*cells.shape, -1)[..., ::order]
     if tried is not None:
-        tried = tried.reshape(*cells.shape, -1)[..., :: -1 if higher else 1]
+        tried = tried.reshape(*cells.shape, -1)[..., ::order]
     tops = reaches(weights)
     every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
     observed = float(np.clip(totals.reshape(-1, *totals.shape[-2:]).sum(axis=0).mean() / max(every_slot, 1), 0.0, 1.0))
@@ -69,7 +67,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
         observed,
         totals,
         mean_left(released, problem, totals),
-        higher,
+        cells.higher,
         released.variance,
     )
 
@@ -82,8 +80,8 @@ def _step_laws(
     weights, tried = _around(laws, cells, problem)
     if season is None or tried is None or laws.cutoffs is None:
         return weights, tried
-    sized = at_own_size(season, laws.cutoffs, cells, higher=problem.boundary.side == "higher")
-    part = shared_part(sized, laws.outcomes, laws.cutoffs, cells, cells.same_season)[:, None]
+    sized = at_own_size(season, laws.cutoffs, cells)
+    part = shared_part(sized, laws.outcomes, laws.cutoffs, cells)[:, None]
     shared, tried_too = _around(replace(laws, outcomes=sized), cells, problem, around_season=True)
     assert tried_too is not None
     return part * shared + (1 - part) * weights, part * tried_too + (1 - part) * tried
@@ -104,17 +102,11 @@ def _around(
 
 def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
     """The shapes of all cells."""
-    higher = problem.boundary.side == "higher"
+    reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
+    # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
+    closes = not (cells.higher or problem.current_status or problem.one_season)
     with LINEAR_ALGEBRA.limit(limits=1, user_api="blas"):
-        return explain(
-            cells,
-            cell_factors(cells.shape),
-            steps=np.indices(cells.shape)[-2].ravel(),
-            reach=np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)]),
-            higher=higher,
-            # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-            closes=not (higher or problem.current_status or problem.one_season),
-        )
+        return explain(cells, reach=reach, closes=closes)
 
 
 def _by_kaplan_meier(
@@ -130,39 +122,29 @@ def _by_kaplan_meier(
     tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
     if not around_season:  # a season has its tail already
         least = priors.EXPLORED_BY_CHOICE if problem.one_season else priors.EXPLORED
-        further = continued(weights, tried, higher=problem.boundary.side == "higher", least=least)
+        further = continued(weights, tried, higher=cells.higher, least=least)
         # The public prior knows its own tail.
         weights = laws.learned * further + (1 - laws.learned) * weights
     return weights, tried
-
-
-def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
-    """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
-
-    A factor with one value, or with a value for every cell, would only repeat what is known without it.
-    """
-    numbers = np.indices(shape).reshape(len(shape), -1)
-    singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
-    pairs = [(one * size + two, many * size) for (one, many), (two, size) in combinations(singles, 2)]
-    return [number for number, size in [*singles, *pairs] if size < math.prod(shape)]
 
 
 # Steps whose likelihoods are computed at once.
 STEPS_AT_ONCE = 256
 
 
-def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher: bool) -> FloatArray:
+def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells) -> FloatArray:
     """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F)."""
 
     def laws_of(some: slice) -> tuple[FloatArray, FloatArray]:
-        laws = [resized(season[some], size, cells.resolved, higher=higher) for size in priors.SIZES_IN_LOGS]
+        laws = [resized(season[some], size, cells.resolved, higher=cells.higher) for size in priors.SIZES_IN_LOGS]
         return np.stack(laws, axis=1), laws[priors.SAME_SIZE]
 
     weights = weights_of_sizes(_log_likelihoods_of(laws_of, cutoffs, cells))
     likely = (
         (size, weight[:, None]) for size, weight in zip(priors.SIZES_IN_LOGS, weights.T, strict=True) if weight.any()
     )
-    return np.asarray(sum(weight * resized(season, size, season.shape[-1], higher=higher) for size, weight in likely))
+    bins, higher = season.shape[-1], cells.higher
+    return np.asarray(sum(weight * resized(season, size, bins, higher=higher) for size, weight in likely))
 
 
 def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:
@@ -186,17 +168,15 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
     return np.einsum("t,tcs->cs", softmax(log_joint), np.stack(posteriors))
 
 
-def shared_part(
-    sized: FloatArray, own: FloatArray, cutoffs: FloatArray, cells: Cells, same_season: IntArray
-) -> FloatArray:
+def shared_part(sized: FloatArray, own: FloatArray, cutoffs: FloatArray, cells: Cells) -> FloatArray:
     """How likely the laws of a season, (cells, F), explain its steps, (cells,), and not laws of their own.
 
-    These were chosen for their trees, and explain them better by luck. `same_season` (cells,) numbers the seasons.
+    These were chosen for their trees, and explain them better by luck.
     """
     laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
     scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
     better = scores[:, 0] - scores[:, 1] + priors.LUCK_OF_A_STEP
-    return np.asarray(expit(np.bincount(same_season, better)[same_season]))
+    return np.asarray(expit(np.bincount(cells.same_season, better)[cells.same_season]))
 
 
 def _log_likelihoods_of(

@@ -9,7 +9,7 @@ minimum. U and V are linear in hinges max(0, w·x + c). States and pairs are tho
 random actions, then the one that was fitted last, with a little less or more than it says.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class FittedU:
         assert isinstance(problem, OutcomeProblem)
         after = self.after[step] if step < len(self.after) else None
         start = self.known_action(problem, step, state)
-        return _search(problem, step, state, start, self.outcomes[step], after, NEARBY_STRIDE)[0]
+        return _Step(problem, step, self.outcomes[step], after).search(state, start, NEARBY_STRIDE)[0]
 
     def known_action(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
         """The action of the nearest state that values were fitted on, (m, d)."""
@@ -104,14 +104,15 @@ def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) 
         actions, later = np.empty_like(tried), []
         value: Bent | None = None  # of the step after
         for step in reversed(range(problem.horizon)):
-            here, after = states[step], None
+            here, this = states[step], _Step(problem, step, outcomes[step])
             if value is not None:
-                arrived = _mean(problem, step, here, tried[step], outcomes[step], value)
-                after = _regressed(_pair(problem, here, tried[step]), arrived, settings.hinges, rng)
+                arrived = this.mean(here, tried[step], value)
+                after = _regressed(this.pair(here, tried[step]), arrived, settings.hinges, rng)
+                this = replace(this, after=after)
                 later.append(after)
             low, high = problem.allowed(step, here)
             start = low + FIRST_STRIDE * (high - low) if found is None else found.known_action(problem, step, here)
-            actions[step], best = _search(problem, step, here, start, outcomes[step], after, FIRST_STRIDE)
+            actions[step], best = this.search(here, start, FIRST_STRIDE)
             value = _regressed(problem.unit_state(here), best, settings.hinges, rng)
         found = FittedU(tuple(reversed(later)), outcomes, states, actions)
     assert found is not None
@@ -139,69 +140,61 @@ def _reached_pairs(
     return states, actions
 
 
-def _search(
-    problem: OutcomeProblem,
-    step: int,
-    state: FloatArray,
-    start: FloatArray,
-    outcomes: FloatArray,
-    after: Bent | None,
-    widest: float,
-) -> tuple[FloatArray, FloatArray]:
-    """The best action that is found in each state (m, d), and its Q (m,): along each coordinate, and all together."""
+@dataclass(frozen=True)
+class _Step:
+    """A step in which every state and action meets the same outcomes (S, k); `after` is U, unless it is the last."""
 
-    def q(rows: IntArray, tried: FloatArray) -> FloatArray:
-        cost = _mean(problem, step, state[rows], tried, outcomes)
-        return cost if after is None else cost + after(_pair(problem, state[rows], tried))
+    problem: OutcomeProblem
+    step: int
+    outcomes: FloatArray
+    after: Bent | None = None
 
-    low, high = problem.allowed(step, state)
-    action = np.clip(start, low, high)
-    best = q(np.arange(len(state)), action)
-    stride = np.full(len(state), widest)
-    ways = np.concatenate([np.eye(problem.action_dim), np.ones((1, problem.action_dim))])
-    while (going := np.flatnonzero(stride >= LAST_STRIDE)).size:
-        improved = np.zeros(len(state), dtype=bool)
-        for way in ways:
-            rows = going
-            for sign in (1.0, -1.0):
-                moved = sign * stride[rows, None] * way * (high - low)[rows]
-                tried = np.clip(action[rows] + moved, low[rows], high[rows])
-                cost = q(rows, tried)
-                better = cost < best[rows] - 1e-12 * np.abs(best[rows])
-                action[rows[better]], best[rows[better]] = tried[better], cost[better]
-                improved[rows[better]] = True
-                rows = rows[~better]  # who gained one way need not try the other
-                if not rows.size:
-                    break
-        stride[going[~improved[going]]] /= 2
-    return action, best
+    def mean(self, state: FloatArray, action: FloatArray, value: Bent | None = None) -> FloatArray:
+        """What the step costs on average, (m,); or the fitted `value` of what its outcomes lead to."""
+        problem, means, rows = self.problem, np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(self.outcomes))
+        for begin in range(0, len(state), rows):
+            here, does = (part[begin : begin + rows, None] for part in (state, action))
+            if value is None:
+                each = problem.cost(self.step, here, does, self.outcomes[None])
+            else:
+                arrived = problem.next_state(self.step, here, does, self.outcomes[None])[..., : problem.state_dim]
+                each = value(problem.unit_state(arrived.reshape(-1, problem.state_dim))).reshape(len(here), -1)
+            means[begin : begin + rows] = each.mean(axis=1)
+        return means
 
+    def pair(self, state: FloatArray, action: FloatArray) -> FloatArray:
+        """What decides about the next state, in unit coordinates: the action, and the state where it counts."""
+        pair = self.problem.unit_pair(state, action)
+        return pair[:, self.problem.state_dim :] if self.problem.action_sets_state else pair
 
-def _mean(
-    problem: OutcomeProblem,
-    step: int,
-    state: FloatArray,
-    action: FloatArray,
-    outcomes: FloatArray,
-    value: Bent | None = None,
-) -> FloatArray:
-    """What a step costs on average, (m,); or the fitted `value` of what its outcomes lead to."""
-    means, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
-    for begin in range(0, len(state), rows):
-        here, does = (part[begin : begin + rows, None] for part in (state, action))
-        if value is None:
-            each = problem.cost(step, here, does, outcomes[None])
-        else:
-            arrived = problem.next_state(step, here, does, outcomes[None])[..., : problem.state_dim]
-            each = value(problem.unit_state(arrived.reshape(-1, problem.state_dim))).reshape(len(here), -1)
-        means[begin : begin + rows] = each.mean(axis=1)
-    return means
+    def q(self, state: FloatArray, action: FloatArray) -> FloatArray:
+        """Q, (m,)."""
+        cost = self.mean(state, action)
+        return cost if self.after is None else cost + self.after(self.pair(state, action))
 
-
-def _pair(problem: OutcomeProblem, state: FloatArray, action: FloatArray) -> FloatArray:
-    """What decides about the next state, in unit coordinates: the action, and the state unless it does not count."""
-    pair = problem.unit_pair(state, action)
-    return pair[:, problem.state_dim :] if problem.action_sets_state else pair
+    def search(self, state: FloatArray, start: FloatArray, widest: float) -> tuple[FloatArray, FloatArray]:
+        """The best action that is found in each state (m, d), and its Q (m,): along each coordinate, and along all."""
+        low, high = self.problem.allowed(self.step, state)
+        action = np.clip(start, low, high)
+        best = self.q(state, action)
+        stride = np.full(len(state), widest)
+        ways = np.concatenate([np.eye(action.shape[1]), np.ones((1, action.shape[1]))])
+        while (going := np.flatnonzero(stride >= LAST_STRIDE)).size:
+            improved = np.zeros(len(state), dtype=bool)
+            for way in ways:
+                rows = going
+                for sign in (1.0, -1.0):
+                    moved = sign * stride[rows, None] * way * (high - low)[rows]
+                    tried = np.clip(action[rows] + moved, low[rows], high[rows])
+                    cost = self.q(state[rows], tried)
+                    better = cost < best[rows] - 1e-12 * np.abs(best[rows])
+                    action[rows[better]], best[rows[better]] = tried[better], cost[better]
+                    improved[rows[better]] = True
+                    rows = rows[~better]  # who gained one way need not try the other
+                    if not rows.size:
+                        break
+            stride[going[~improved[going]]] /= 2
+        return action, best
 
 
 def _features(points: FloatArray, directions: FloatArray, offsets: FloatArray) -> FloatArray:

@@ -89,6 +89,7 @@ class PrivateModel:
         where = lay_out(wanted, values or default_values(wanted, Outcomes()))
         rule, report = plan_on_outcomes(
             outcomes,
+            wanted,
             where,
             # A scale with memory was made from the log's own sales, and will be made from ours.
             scale_follows_sales=self.guarantee.scale_memory > 0,

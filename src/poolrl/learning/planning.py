@@ -1,7 +1,6 @@
 """From an estimated world to a decision rule: which stages, which values, then backward induction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from poolrl.geometry import resolution
 from poolrl.geometry.axes import Axes, Separable
@@ -25,18 +24,8 @@ from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable | Fitted | ByCount
-
-
-@dataclass(frozen=True)
-class FoundPoints:
-    """Values that stand at all counts of a problem, or at states that are found on the way."""
-
-    problem: OutcomeProblem
-    settings: Fitted | ByCount
-
-
-# Where values of a problem stand.
-ValuePoints = Axes | Partition | FoundPoints
+# Where values of a problem stand: on points, at all its counts, or at states that are found on the way.
+ValuePoints = Axes | Partition | ByCount | Fitted
 # The values of each planner. A problem names its own (`Problem.planner`).
 PLANNERS: dict[str, ValueSettings] = {
     "levels": Separable(),
@@ -80,13 +69,13 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     if isinstance(values, ByCount):
         if not isinstance(problem, OutcomeProblem) or problem.scales_state:
             raise ValueError(f"ByCount needs a problem whose state is a count; {kind} declares none")
-        return FoundPoints(problem, values)
+        return values
     if problem.needs_own_planner and not (problem.planner == "levels" and values == Separable()):
         raise ValueError("labels and a scale profile need a problem of inventory and values=Separable(), for its table")
     if isinstance(values, Fitted):
         if not isinstance(problem, OutcomeProblem):
             raise ValueError("Fitted needs a problem that declares its outcomes: use Grid or Zones")
-        return FoundPoints(problem, values)
+        return values
     if not isinstance(values, Separable):
         return values.partition(problem)
     if not isinstance(problem, SeparableProblem):
@@ -116,13 +105,14 @@ def finest(problem: OutcomeProblem) -> ValuePoints:
         return Axes(problem, points, beyond=True)
     if problem.planner == "counts":
         actions, outcomes = resolution.BENCHMARK_STATE_BINS + 1, resolution.BENCHMARK_DRAWS
-        return FoundPoints(problem, ByCount(actions=actions, outcomes=outcomes))
+        return ByCount(actions=actions, outcomes=outcomes)
     finer = Grid(resolution.BENCHMARK_GRID_BINS, linear=True), Zones(resolution.BENCHMARK_RINGS)
     return _on_nodes(problem, *finer).partition(problem)
 
 
 def plan_on_outcomes(
     outcomes: OutcomeDistribution,
+    problem: OutcomeProblem,
     where: ValuePoints,
     *,
     scale_follows_sales: bool = False,
@@ -134,21 +124,19 @@ def plan_on_outcomes(
     `scale_follows_sales`: the scale is made from sales. `step_labels` are drawn anew. `together` is a correlation.
     """
     if isinstance(where, Partition):
-        stages = stages_from_outcomes(outcomes, where, together)
-        q, planned = backward_induction(where.problem.horizon, stages, where)
+        q, planned = backward_induction(stages_from_outcomes(outcomes, where, together), where)
         return GreedyQ(where, q), Report(planned=planned)
-    if isinstance(where, FoundPoints):
-        settings = where.settings
-        if isinstance(settings, ByCount):
-            table = plan_by_count(outcomes, where.problem, settings)
-            return table, Report(planned=Planned(table.actions.size))
-        drawn = quasi_outcomes(outcomes, settings.outcomes, together)
-        return fit_values(where.problem, drawn, settings), Report(planned=Planned(settings.states))
+    if isinstance(where, ByCount):
+        table = plan_by_count(outcomes, problem, where)
+        return table, Report(planned=Planned(table.actions.size))
+    if isinstance(where, Fitted):
+        drawn = quasi_outcomes(outcomes, where.outcomes, together)
+        return fit_values(problem, drawn, where), Report(planned=Planned(where.states))
     # Other resolutions are planned by the problem's formulas.
-    if isinstance(where.problem, LevelProblem) and where.points == resolution.ACTION_POINTS:
-        levels = plan_shops(where.problem, outcomes, step_labels)
+    if isinstance(problem, LevelProblem) and where.points == resolution.ACTION_POINTS:
+        levels = plan_shops(problem, outcomes, step_labels)
         if scale_follows_sales:
-            levels = settled_levels(where.problem, outcomes, levels)
+            levels = settled_levels(problem, outcomes, levels)
         return Levels(levels), Report(planned=Planned(outcomes.weights.size))
     q, best = induction_on_axes(outcomes, where)
     return GreedyQ(where, q) if best is None else Levels(best), Report(planned=Planned(q[0].size))
@@ -158,8 +146,6 @@ def plan_on_visits(
     partition: Partition, released: PrivateVisits, settings: Visits, pessimism: Bernstein | None
 ) -> tuple[Rule, Report]:
     """The best rule against the private kernel, with a report."""
-    problem = partition.problem
     stages = stages_from_visits(released, partition, settings, trusted_only=pessimism is not None)
-    ranges = [problem.reward_range(step) for step in range(problem.horizon)]
-    q, planned = backward_induction(problem.horizon, stages, partition, pessimism=pessimism, reward_ranges=ranges)
+    q, planned = backward_induction(stages, partition, pessimism)
     return GreedyQ(partition, q), Report(planned=planned)

@@ -7,8 +7,10 @@ the released numbers themselves say (empirical Bayes).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Self
 
 import numpy as np
@@ -25,6 +27,7 @@ class Cells:
     """Trees of cells: levels (cells, kinds, size) with noise of `variance`, and slots `totals` (cells,).
 
     `status` (cells,) says where only the side of an outcome is seen; `shape` is (*labels, H, k) for a whole release.
+    Bins count from the top where the world's feedback is on the `higher` side.
     """
 
     levels: list[FloatArray]
@@ -32,13 +35,15 @@ class Cells:
     totals: FloatArray
     status: BoolArray
     shape: tuple[int, ...] = ()
+    higher: bool = False
 
     @classmethod
     def of(cls, released: PrivateOutcomes, problem: OutcomeProblem, totals: FloatArray) -> Self:
         """As they were released."""
         levels = [level.reshape(-1, *level.shape[-2:]).astype(np.float64) for level in released.levels]
         status = np.isin(np.indices(totals.shape)[-1].ravel(), problem.current_status)
-        return cls(levels, released.variance, totals.ravel(), status, totals.shape)
+        higher = problem.boundary.side == "higher"
+        return cls(levels, released.variance, totals.ravel(), status, totals.shape, higher)
 
     @property
     def resolved(self) -> int:
@@ -48,6 +53,22 @@ class Cells:
     def some(self, chosen: BoolArray) -> Cells:
         """Those that are chosen."""
         return Cells([level[chosen] for level in self.levels], self.variance, self.totals[chosen], self.status[chosen])
+
+    @property
+    def steps(self) -> IntArray:
+        """The step of each, (cells,)."""
+        return np.indices(self.shape)[-2].ravel()
+
+    @property
+    def factors(self) -> list[IntArray]:
+        """For each label, step and coordinate, and for each pair of them, the number of its value, (cells,).
+
+        A factor with one value, or with a value for every cell, would only repeat what is known without it.
+        """
+        numbers = np.indices(self.shape).reshape(len(self.shape), -1)
+        singles = [(number, size) for number, size in zip(numbers, self.shape, strict=True) if size > 1]
+        pairs = [(one * size + two, many * size) for (one, many), (two, size) in combinations(singles, 2)]
+        return [number for number, size in [*singles, *pairs] if size < math.prod(self.shape)]
 
     @property
     def same_season(self) -> IntArray:
@@ -64,7 +85,7 @@ class Cells:
         ]
         totals = self.totals.reshape(self.shape).sum(axis=-2).ravel()
         status = self.status.reshape(self.shape)[..., 0, :].ravel()
-        return Cells(levels, self.variance * steps, totals, status, (*self.shape[:-2], 1, self.shape[-1]))
+        return Cells(levels, self.variance * steps, totals, status, (*self.shape[:-2], 1, self.shape[-1]), self.higher)
 
     def of_each_step(self, season: FloatArray) -> FloatArray:
         """Laws of a season, given to each of its steps, (cells, F)."""

@@ -99,8 +99,8 @@ class Problem(ABC):
         return np.broadcast_to(self.action_low, shape), np.broadcast_to(self.action_high, shape)
 
     def ended(self, state: FloatArray) -> BoolArray:
-        """In which states nothing is left to decide about, (...,); by default in no state."""
-        return np.zeros(state.shape[:-1], dtype=bool)
+        """In which states nothing is left to decide about, (...,): by default where a count is zero."""
+        return np.asarray(self.counts_down & (state[..., 0] < self.state_low[0] + 0.5))
 
     def facts(self) -> dict[str, Any]:
         """JSON-able public facts that identify the problem in a saved policy."""
@@ -285,10 +285,6 @@ class OutcomeProblem(Problem):
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
 
-    def ended(self, state: FloatArray) -> BoolArray:
-        """Where a count is zero."""
-        return super().ended(state) | (self.counts_down & (state[..., 0] < self.state_low[0] + 0.5))
-
     def arranged(self, outcomes: FloatArray) -> FloatArray:
         """Outcomes (..., k) that were drawn one by one, as they can happen together. By default, as they are."""
         return outcomes
@@ -327,6 +323,8 @@ class OutcomeProblem(Problem):
 class SeparableProblem(OutcomeProblem):
     """An outcome problem that is a sum of one problem per coordinate (w = d = k)."""
 
+    planner = "axes"  # those of its coordinates
+
     @abstractmethod
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The reward of each coordinate, (..., k); `reward` is their sum."""
@@ -334,11 +332,6 @@ class SeparableProblem(OutcomeProblem):
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The sum of the coordinates' rewards."""
         return self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
-
-    @property
-    def planner(self) -> str:
-        """On the axes of its coordinates."""
-        return "axes"
 
     @property
     def shows_levels(self) -> bool:
@@ -378,13 +371,9 @@ class LevelProblem(LeftoverCosts, SeparableProblem):
     label_bounds: FloatArray  # (*labels, k) the most demand of each label cell
     demand_max: FloatArray  # (k,) of all of them
     share: FloatArray  # (H, k) λ as a share of it
+    planner = "levels"  # of all label cells at once
     action_sets_state = True
     costs = ("holding", "shortage")
-
-    @property
-    def planner(self) -> str:
-        """Levels of all label cells at once."""
-        return "levels"
 
     @property
     def needs_own_planner(self) -> bool:

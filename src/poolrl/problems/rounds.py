@@ -22,6 +22,8 @@ from poolrl.checks import BoolArray, FloatArray, positive, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, Observation, OutcomeProblem, Side
 
+# The values of each label.
+Declared = Mapping[str, Iterable[Any]] | None
 # A plan has a decision for each of both, and a file must not ask for more than memory holds.
 MOST_COUNTED = 1_000
 
@@ -32,19 +34,14 @@ class Rounds(OutcomeProblem):
     counts_down = True
     arguments: ClassVar[tuple[str, ...]]  # of the constructor, beside the horizon and labels
     count_name: ClassVar[str]  # of the one that says how many lots, units or wins there are
+    most_name = "bid_max"  # of the one that bounds all amounts
 
     def __init__(
-        self,
-        *,
-        horizon: int,
-        count: int,
-        most: float,
-        outcomes: int,
-        side: Side,
-        labels: Mapping[str, Iterable[Any]] | None,
+        self, horizon: int, count: int, most: float, labels: Declared, *, outcomes: int = 1, side: Side = "lower"
     ) -> None:
-        whole(horizon=horizon)
-        public_array("the largest amount", most, ())
+        whole(horizon=horizon, **{self.count_name: count})
+        positive(**{self.most_name: most})
+        public_array(self.most_name, most, ())
         if max(horizon, count) > MOST_COUNTED:
             raise ValueError(f"a problem has at most {MOST_COUNTED:,} rounds, lots, units or wins")
         self.horizon, self.labels = int(horizon), Labels(labels)
@@ -55,6 +52,13 @@ class Rounds(OutcomeProblem):
         self.shown_low, self.shown_high = np.zeros(len(self.shows)), np.full(len(self.shows), float(most))
         # Amounts of every size may be named: on either side the boundary is where nothing is left to see.
         self.boundary = Boundary(np.full((self.horizon, 2), float(side == "lower")), side)
+
+    def _kept(self, keep: float) -> float:
+        """What a lot or a unit is worth that is never sold."""
+        most, kept = float(self.action_high[0]), float(public_array("keep", keep, ()))
+        if not 0 <= kept < most:
+            raise ValueError(f"keep must lie between 0 and {self.most_name}, got {kept:g}")
+        return kept
 
     @property
     def free_facts(self) -> tuple[str, ...]:
@@ -122,17 +126,13 @@ class ReserveAuction(Rounds):
         bid_max: float,
         keep: float = 0.0,
         sees_highest: bool = True,
-        labels: Mapping[str, Iterable[Any]] | None = None,
+        labels: Declared = None,
     ) -> None:
-        whole(lots=lots)
-        positive(bid_max=bid_max)
+        self.shows = ("highest", "price") if sees_highest else ("price",)
+        self.current_status = () if sees_highest else (0,)
+        super().__init__(horizon, lots, bid_max, labels, outcomes=2, side="higher")
         self.lots, self.bid_max, self.sees_highest = int(lots), float(bid_max), bool(sees_highest)
-        self.keep = float(public_array("keep", keep, ()))
-        if not 0 <= self.keep < self.bid_max:
-            raise ValueError(f"keep must lie between 0 and bid_max, got {self.keep:g}")
-        self.shows = ("highest", "price") if self.sees_highest else ("price",)
-        self.current_status = () if self.sees_highest else (0,)
-        super().__init__(horizon=horizon, count=self.lots, most=bid_max, outcomes=2, side="higher", labels=labels)
+        self.keep = self._kept(keep)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Sold if the highest bid reaches the reserve."""
@@ -177,7 +177,7 @@ class DynamicPricing(Rounds):
 
     current_status = (0,)
     arguments = ("stock", "price_max", "keep")
-    costs, count_name = ("keep",), "stock"
+    costs, count_name, most_name = ("keep",), "stock", "price_max"
     example: ClassVar[Mapping[str, Any]] = {"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1}
 
     def __init__(
@@ -187,15 +187,10 @@ class DynamicPricing(Rounds):
         stock: int = 1,
         price_max: float,
         keep: float = 0.0,
-        labels: Mapping[str, Iterable[Any]] | None = None,
+        labels: Declared = None,
     ) -> None:
-        whole(stock=stock)
-        positive(price_max=price_max)
-        self.stock, self.price_max = int(stock), float(price_max)
-        self.keep = float(public_array("keep", keep, ()))
-        if not 0 <= self.keep < self.price_max:
-            raise ValueError(f"keep must lie between 0 and price_max, got {self.keep:g}")
-        super().__init__(horizon=horizon, count=self.stock, most=price_max, outcomes=1, side="lower", labels=labels)
+        super().__init__(horizon, stock, price_max, labels)
+        self.stock, self.price_max, self.keep = int(stock), float(price_max), self._kept(keep)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Bought if it is worth its price."""
@@ -239,20 +234,16 @@ class FirstPriceBidding(Rounds):
         worth: float,
         bid_max: float,
         feedback: str = "lost",
-        labels: Mapping[str, Iterable[Any]] | None = None,
+        labels: Declared = None,
     ) -> None:
-        whole(wins=wins)
-        positive(bid_max=bid_max)
         if feedback not in ("lost", "won", "never"):
             raise ValueError(f"feedback must be 'lost', 'won' or 'never', got {feedback!r}")
-        self.wins, self.bid_max, self.feedback = int(wins), float(bid_max), feedback
-        self.worth = float(public_array("worth", worth, ()))
-        if self.worth <= 0:
-            raise ValueError(f"worth must be positive, got {self.worth:g}")
+        positive(worth=worth)
         self.shows = () if feedback == "never" else ("competing",)
         self.current_status = (0,) if feedback == "never" else ()
-        side: Side = "higher" if feedback == "lost" else "lower"
-        super().__init__(horizon=horizon, count=self.wins, most=bid_max, outcomes=1, side=side, labels=labels)
+        super().__init__(horizon, wins, bid_max, labels, side="higher" if feedback == "lost" else "lower")
+        self.wins, self.bid_max, self.feedback = int(wins), float(bid_max), feedback
+        self.worth = float(public_array("worth", worth, ()))
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Won if nobody bids more."""

@@ -112,7 +112,7 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     wanted = (*problem.labels.shape, problem.horizon, problem.outcome_dim)
     if outcomes.weights.shape[:-1] != wanted:
         raise ValueError(f"probabilities must have shape {(*wanted, 'bins')}, got {outcomes.weights.shape}")
-    rule, report = plan_on_outcomes(outcomes, finest(problem))
+    rule, report = plan_on_outcomes(outcomes, problem, finest(problem))
     return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
 
 

@@ -27,7 +27,7 @@ from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Problem
 from poolrl.workflow.column_names import DELIMITERS, MEANINGS, meanings_of
-from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan
+from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan, refuse_rows
 from poolrl.workflow.trades.trade import trade_of
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ class QuestionTable:
             elif self.decimal == "," and "." in str(cell):
                 why += " with a decimal comma, and without points"
             raise RowRefusedError(row, f"{words} {why}")
-        if positive and not (good := amounts > 0).all():
-            raise RowRefusedError(int(good.argmin()), f"{words} must be positive")
+        if positive:
+            refuse_rows(amounts <= 0, f"{words} must be positive")
         return amounts
 
     def _number_text(self, cell: Any) -> Any:

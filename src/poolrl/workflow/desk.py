@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray, nearest
+from poolrl.checks import BoolArray, FloatArray, IntArray, nearest
 from poolrl.learning.policy import Levels, Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
@@ -184,10 +184,9 @@ class Desk(ABC):
 
     def refuse_undeclared(self, asked: Questions) -> None:
         """Refuse values of labels that were not declared, for which there is no answer."""
-        for i, (name, values) in enumerate(zip(self.labels.names, self.labels.values, strict=True)):
-            if (new := asked.places[:, i] == len(values)).any():
-                known = ", ".join(map(str, values[:8])) + (", ..." if len(values) > 8 else "")
-                raise RowRefusedError(int(new.argmax()), f"{name} must be one of those that were declared: {known}")
+        for name, values, places in zip(self.labels.names, self.labels.values, asked.places.T, strict=True):
+            known = ", ".join(map(str, values[:8])) + (", ..." if len(values) > 8 else "")
+            refuse_rows(places == len(values), f"{name} must be one of those that were declared: {known}")
 
 
 class ShopDesk(Desk):
@@ -319,8 +318,7 @@ class StateDesk(Desk):
         if outside.any():
             row, i = (int(place) for place in np.argwhere(outside)[0])
             raise RowRefusedError(row, f"{names[i]} must lie in {problem.state_low[i]:g} .. {problem.state_high[i]:g}")
-        if (ended := problem.ended(asked.state)).any():
-            raise RowRefusedError(int(ended.argmax()), f"{names[0]}: nothing is left to decide about")
+        refuse_rows(problem.ended(asked.state), f"{names[0]}: nothing is left to decide about")
         with np.errstate(over="ignore"):
             decided = act(self.policy, asked)
         refuse_infinite(decided)
@@ -356,10 +354,16 @@ def orders_in_packs(level: FloatArray, stock: FloatArray, pack: FloatArray, boun
     return np.asarray(np.minimum(wanted, np.maximum(room, 1.0)) * pack)
 
 
+def refuse_rows(broken: BoolArray, words: str) -> None:
+    """Refuse the first row in which something is broken."""
+    if broken.any():
+        raise RowRefusedError(int(broken.argmax()), words)
+
+
 def refuse_infinite(answers: FloatArray) -> None:
     """Refuse the first row whose answer is no finite number."""
-    if not (good := np.isfinite(answers).all(axis=1)).all():
-        raise RowRefusedError(int(good.argmin()), "stock, scale or pack is too large or too small to compute with")
+    infinite = np.asarray(~np.isfinite(answers).all(axis=1))
+    refuse_rows(infinite, "stock, scale or pack is too large or too small to compute with")
 
 
 def pairs_from_text(text: str | None, what: str) -> dict[str, str]:

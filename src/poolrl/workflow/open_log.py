@@ -1,9 +1,11 @@
 """From a configuration to the log it speaks of, which stays where it lies."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
+from typing import Any
 
+from poolrl.data.log import Columns
 from poolrl.data.periods import rows_of_period
 from poolrl.data.sources.engine import Source
 from poolrl.data.sources.log_files import CsvFormat
@@ -30,19 +32,27 @@ def open_log(
     For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
     columns of the table by name, and `every_period` keeps rows outside [period].
     """
+    config, explains = file.config, explained and file.config.sales is not None
+    query, also = config.query(explained=explained), [*also, *(EXPLAINED if explains else ())]
+    with open_query(file, query, config.columns(), also=also, before_rows=before_rows) as opened:
+        yield as_table(config, opened, every_period=every_period)
+
+
+def open_query(
+    file: ConfigFile, query: str | None, columns: Columns | None = None, **more: Any
+) -> AbstractContextManager[Source]:
+    """The answer to a query on the table of a configuration; the table itself without one."""
     config, sales, log = file.config, file.config.sales, file.config.log
-    with open_source(
+    return open_source(
         log.source,
-        config.columns(),
-        also=[*also, *(EXPLAINED if explained and sales is not None else ())],
-        query=config.query(explained=explained),
+        columns,
+        query=query,
         export=config.export(),
         reads=config.problem.columns_read(config) if sales is None else columns_read(sales, config.columns_of_labels()),
         folder=file.folder,
         csv=CsvFormat(log.delimiter) if sales is None else CsvFormat(sales.delimiter, sales.encoding),
-        before_rows=before_rows,
-    ) as opened:
-        yield as_table(config, opened, every_period=every_period)
+        **more,
+    )
 
 
 def as_table(config: Config, opened: Source, *, every_period: bool = False) -> Table:

@@ -1,8 +1,8 @@
 """The page of a release as one HTML file: no request leaves it, it opens from the file system, it prints.
 
-A trade says what stands in its blocks (`TradePage`), and a block without content is left out. Of shops the page holds
-levels, expected demand and how far orders were tried as short base64 texts: a number is a whole multiple of its
-product's unit, a power of ten, in two bytes.
+A trade fills its tables (`TradePage`), and the template has the words around them. Of shops the page holds levels,
+expected demand and how far orders were tried as short base64 texts: a number is a whole multiple of its product's unit,
+a power of ten, in two bytes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,11 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.decision_tables import decisions_of, scale_in_words, shown_states
 from poolrl.workflow.forecast import Forecast, ProductCosts, average_over_cells, money
-from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
+from poolrl.workflow.trades.trade import PageTable, TradePage, trade_of
 
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
 
-VERDICTS = {
-    "switch": ("Switch", "good"),
-    "do not switch": ("Do not switch", "bad"),
-    "cannot tell": ("We cannot tell whether to switch", "open"),
-}
 # A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
 LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
 MOST_CURVE_POINTS = 120
@@ -91,13 +86,12 @@ def release_page(release: Released, forecast: Forecast) -> str:
     certificate, policy = release.certificate, release.policy
     trade, seen = trade_of(policy.problem), seen_in(certificate)
     page = trade.page(policy, forecast)
-    # Where noise hides the model, nothing is said of other costs.
-    what_if = None if forecast.warning else what_if_section(policy)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     # Texts are escaped, and `code` in them is set as such.
     code = partial(re.sub, r"`([^`]+)`", r"<code>\1</code>")
-    environment.filters |= {"words": lambda text: Markup(code(str(escape(text)))), "money": money}
+    environment.filters |= {"words": lambda text: Markup(code(str(escape(text)))), "money": money, "percent": percent}
+    environment.filters |= {"neighbours": neighbours, "rounded_up": rounded_up}
     files = ["page.css", *(["levels.js"] if page.levels else [])]
     # Each with the hash by which the page's policy lets it pass.
     style, *scripts = (
@@ -105,32 +99,30 @@ def release_page(release: Released, forecast: Forecast) -> str:
         for text in (loader.get_source(environment, name)[0] for name in files)
     )
     text = certificate.canonical().decode()
-    verdict, mood = VERDICTS[forecast.verdict]
     return environment.get_template("page.html").render(
         certificate=certificate,
         certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
         page=page,
-        file=trade.decisions_file,
-        sections=[*page.sections, *([] if what_if is None else [what_if])],
+        trade=trade,
         words=trade.words,
+        names=policy.names,
+        labels=policy.problem.labels.names,
+        scale=scale_in_words(policy),
         forecast=forecast,
-        verdict=verdict,
-        mood=mood,
-        compared=[*zip(page.compared, (forecast.today, forecast.policy, forecast.best), strict=False)],
+        # Where noise hides the model, nothing is said of other costs.
+        what_if=None if forecast.warning else what_if_table(policy),
         whose=whose(certificate),
         rho=f"{float(Fraction(seen.rho)):g}",
         epsilon=rounded_up(seen.epsilon["1e-06"]),
         attack=percent(seen.attack.true_positives_at_most),
-        lost="" if forecast.lost is None else percent(forecast.lost),
         replanned=(release.folder / CERTIFIED).exists(),
         leaflet=leaflet_sections(certificate),
-        claim_rows=claim_rows(release),
         style=style,
         scripts=scripts,
     )
 
 
-def what_if_section(policy: Policy) -> PageSection | None:
+def what_if_table(policy: Policy) -> PageTable | None:
     """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read.
 
     Each row says by how much the typical decision would move, and what planning again would bring.
@@ -153,53 +145,14 @@ def what_if_section(policy: Policy) -> PageSection | None:
         gained = money(max(kept - planned, 0.0)) if trade.earns else f"{max(share, 0.0):.1%}"
         rows.append([f"{trade.cost_words[name]} {times} as much", moved, gained])
     gain = f"earned more in a {words.trajectory}" if trade.earns else "saved"
-    text = (
-        "Other costs need no new data. `poolrl replan` plans this release again at no cost in privacy, and says how "
-        f"{words.decisions} change. By the released estimate of {words.outcome}:"
-    )
-    table = PageTable(("if ...", f"{words.decisions} become", f"{gain} by planning again"), rows, "Other costs")
-    return PageSection("what-if", "What if costs change?", text, table=table) if rows else None
-
-
-def claim_rows(release: Released) -> list[list[str]]:
-    """What the certificate claims, for people who look it up."""
-    certificate = release.certificate
-    return [
-        ["rho (zCDP)", certificate.rho],
-        *([f"epsilon at delta = {float(delta):g}", rounded_up(eps)] for delta, eps in certificate.epsilon.items()),
-        ["rho of all releases that the ledger knows of", certificate.in_all.rho],
-        ["protects", whose(certificate)],
-        ["neighbouring logs", neighbours(certificate)],
-        ["composition", certificate.composition],
-        ["post-processing", "; ".join(certificate.post_processing)],
-        ["assumed public", certificate.assumed_public.what],
-        ["ledger", f"entry {certificate.ledger.entry}, seal {certificate.ledger.seal}"],
-        *([["signed with the key of SHA-256", certificate.signed_by]] if certificate.signed_by else []),
-        ["policy SHA-256", certificate.policy_sha256],
-        ["configuration SHA-256", certificate.config_sha256],
-    ]
+    header = "if ...", f"{words.decisions} become", f"{gain} by planning again"
+    return PageTable(header, rows, "Other costs") if rows else None
 
 
 def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
     """A page that follows from a problem's declarations: a table of decisions for each label cell."""
-    words, scale = trade_of(policy.problem).words, scale_in_words(policy)
     more = policy.problem.labels.count - SHOWN_CELLS
-    caution = (
-        f"Earnings are predicted as if past {words.past} did not follow what only the people who set them knew. If "
-        f"they did, these {words.decisions} can earn less than predicted. Try them on a part first."
-    )
-    return TradePage(
-        name="decisions",
-        title=words.decisions.capitalize(),
-        advice=f"{words.advice}{f' Each is this many times {scale}.' if scale else ''} `poolrl decide` answers for one "
-        f"{words.step}, or for a table.",
-        compared=("What you do today", "With this policy"),
-        amounts=f"{words.earned.capitalize()} of one {words.trajectory} on average"
-        f"{f', in multiples of {scale}' if scale else ''}.",
-        caution=caution if forecast.policy else "",
-        tables=list(_cell_tables(policy)),
-        left_out=f"{more:,} more combinations of labels are left out here." if more > 0 else "",
-    )
+    return TradePage(list(_cell_tables(policy)), max(more, 0))
 
 
 def _cell_tables(policy: Policy) -> Iterator[PageTable]:
@@ -304,66 +257,32 @@ def cost_by_model(policy: Policy, problem: Inventory) -> float:
 
 def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
     """Levels that a script shows in many ways, and what empty shelves hid."""
-    (problem, _), names, scale = shop_of(policy), policy.names, scale_in_words(policy)
-    numbers = page_numbers(policy)
-    table, left_out = _plain_table(policy, numbers)
+    (problem, _), numbers = shop_of(policy), page_numbers(policy)
     costs = [
         [None if cost is None else float(f"{cost:.4g}") for cost in (product.today, product.policy, product.beyond)]
         for product in forecast.products
     ]
-    steps, labels = names.steps, " and ".join(problem.labels.names)
-    many, example = "number", ""
-    if scale:
-        many, example = f"many times {scale}", " For example, 1.30 means: where that is 20, fill up to 26."
-    average = f", averaged over every {labels}" if labels else ""
-    when = f"from {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"of one {steps[0]}"
-    return TradePage(
-        name="levels",
-        title="What to order",
-        advice=f"Fill the shelf up to this {many}, whatever is still on it.{example} `poolrl decide` makes the orders "
-        "of all shops from a table of what is on their shelves.",
-        compared=("How you order today", "With these levels", "If demand were known"),
-        amounts=f"These are costs {when} of all products together{average}, in the units of the declared costs."
-        f"{f' Amounts are multiples of {scale}.' if scale else ''}",
-        caution="Costs are predicted as if past orders did not follow demand. If managers ordered more when they "
-        "expected more, these levels can cost more than predicted. Compare both on later weeks of the log before you "
-        "switch: `poolrl backtest`."
-        if forecast.policy
-        else "The data holder can still compare both on later weeks of the log: `poolrl backtest`.",
-        tables=[table],
-        left_out=f"{left_out:,} more rows are left out here." if left_out else "",
-        levels=numbers | {"scale": scale, "costs": costs},
-        sections=[_hidden(policy, forecast)] if problem.censored or not problem.boundary.everywhere else [],
-    )
+    hides = problem.censored or not problem.boundary.everywhere
+    hidden = _hidden(forecast.products, len(policy.names.steps)) if hides else None
+    table, left_out = _plain_table(policy, numbers)
+    return TradePage([table], left_out, numbers | {"scale": scale_in_words(policy), "costs": costs}, hidden)
 
 
-def _hidden(policy: Policy, forecast: Forecast) -> PageSection:
-    """What empty shelves hid: how many products, and those whose demand exceeds the level most often."""
-    products, steps = forecast.products, len(policy.names.steps)
+def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
+    """The products of which something was hidden: those whose demand exceeds the level most often."""
     marked = [product for product in products if product.binds or product.untried]
-    text = "When a shelf runs empty, nobody sees what more would have sold: that demand was never seen. "
-    if not marked:
-        text += "Here past orders went as far as these levels often enough."
-        return PageSection("hidden", "What empty shelves hid", text, link="Empty shelves")
 
     def some(names: list[str]) -> str:
         return "always" if len(names) == steps else ", ".join(names) or "no"
 
-    never, seldom = (
-        f": {sum(map(bool, named)):,} of {len(products):,} products, on some days. "
-        for named in ([product.binds for product in products], [product.untried for product in products])
-    )
-    more = f"{never}More might pay, but nothing is known beyond the declared limit of orders (λ)."
-    again = f"{seldom}Fewer than one past order in ten went this far. Order this much for a while, and fit again."
-    worst = sorted(marked, key=lambda product: -product.beyond)[:MOST_HIDDEN]
-    table = PageTable(
+    return PageTable(
         ("product", "never tried more", "seldom tried this much", "demand exceeds the level"),
-        [[one.product, some(one.binds), some(one.untried), percent(one.beyond)] for one in worst],
+        [
+            [one.product, some(one.binds), some(one.untried), percent(one.beyond)]
+            for one in sorted(marked, key=lambda product: -product.beyond)[:MOST_HIDDEN]
+        ],
         f"Products whose demand was hidden{' most' if len(marked) > MOST_HIDDEN else ''}",
     )
-    points = ("We never tried ordering more than this", more), ("We seldom tried ordering this much", again)
-    text += "Two kinds of levels deserve a second look:"
-    return PageSection("hidden", "What empty shelves hid", text, points, table, link="Empty shelves")
 
 
 def _plain_table(policy: Policy, numbers: dict[str, Any]) -> tuple[PageTable, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -78,6 +78,12 @@ def in_memory(table: pa.Table) -> ir.Table:
         database = duckdb.connect(":memory:")
         database.register("poolrl_rows", table)
         return ibis.duckdb.from_connection(database).table("poolrl_rows")
+
+
+def read_texts(texts: Sequence[str | None], reading: Callable[[ir.Column], ir.Value]) -> pa.ChunkedArray:
+    """What an engine in memory reads from each text."""
+    table = in_memory(pa.table({"place": range(len(texts)), "text": pa.array(texts, pa.string())}))
+    return answer(table.select("place", found=reading(table.text)).order_by("place"))["found"]
 
 
 def engine_of(rows: ir.Table | ir.Column) -> ibis.BaseBackend | None:

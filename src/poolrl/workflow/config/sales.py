@@ -1,4 +1,4 @@
-"""The query that [sales] stands for: from a sales export to one row per week of a shop, day and product.
+"""The query that [sales] stands for (assets/sales.sql): from an export to a row per week of a shop, day and product.
 
 Order-up-to is opening + delivery, and the rest of it was not sold. On a day that ran out, only "at least the
 sales" is known: if less was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than
@@ -15,13 +15,17 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.sources.log_files import ID_FUNCTION, quoted_name, quoted_text
 from poolrl.workflow.config.sections import Name, asked, plain_word, require_different
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONDAY = "monday"  # the column of the query that says when a week begins
@@ -154,19 +158,26 @@ def sales_query(
     `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row.
     """
     named = {LABEL_COLUMN.format(name): column for name, column in labels.items()}
-    carried = list(named)
-    steps = [typed_rows(sales, named), _days(sales, carried), _cells(sales, carried)]
-    rows = "cells"
-    if sales.missing_days == "nothing happened":
-        fixed = [LABEL_COLUMN.format(name) for name in labels if name not in step_labels]
-        steps.append(_nothing_happened(sales, fixed, [name for name in carried if name not in fixed]))
-        rows = "filled"
-    if sales.weeks is not None:
-        steps.append(_scaled(sales, rows))
-        rows = "scaled"
-    also = [*(["scale"] if sales.scale else []), *map(quoted_name, carried), *(["why"] if explained else [])]
-    columns = ", ".join(["monday", "day", "shop", "product", "opening", "order_up_to", 'remaining AS "left"', *also])
-    return f"WITH {', '.join(steps)}\nSELECT 'shop ' || shop || ', week of ' || monday AS week, {columns}\nFROM {rows}"
+    return _recipe().render(
+        sales=sales,
+        typed=typed_rows(sales, named),
+        known={name: unreadable(name) for name in readings(sales)},
+        labels=list(map(quoted_name, named)),
+        step_labels=[quoted_name(LABEL_COLUMN.format(name)) for name in labels if name in step_labels],
+        explained=explained,
+        twice=TWICE,
+        shut=SHUT,
+        largest=LARGEST_READ,
+    )
+
+
+@cache
+def _recipe() -> Template:
+    """The template, compiled once."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # here, because not every command needs it
+
+    environment = Environment(loader=PackageLoader("poolrl.workflow", "assets"), undefined=StrictUndefined)
+    return environment.get_template("sales.sql")
 
 
 def number_reading(column: str, sales: SalesTable) -> str:
@@ -254,79 +265,3 @@ def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
         ran_out = ("stock_out", f"stock_out AND {left} > 0", f"{left} <= 0", f"{left} <= 0 AND NOT stock_out")
         counts |= {name: f"count(*) FILTER ({rows})" for name, rows in zip(FLAG_COUNTS, ran_out, strict=True)}
     return counts
-
-
-def _days(sales: SalesTable, labels: list[str]) -> str:
-    """Rows of the weeks. `why` says what cannot be read of one."""
-    known = readings(sales)
-    reasons = [f"WHEN {unreadable(name)} THEN '{name}'" for name in known]
-    if "open" in known:
-        reasons.append(f"WHEN NOT open THEN '{SHUT}'")
-    ran_out = "stock_out" if "stock_out" in known else "sales >= opening + delivery"
-    day = " ".join(f"WHEN {number} THEN {step}" for step, number in enumerate(sales.open_days, 1))
-    others = [*(["scale"] if "scale" in known else []), *map(quoted_name, labels)]
-    return f"""days AS (
-  SELECT {", ".join(["shop", "product", "sales", *others])},
-    date - CAST(isodow(date) - 1 AS INTEGER) AS monday,
-    CASE isodow(date) {day} END AS day,
-    CASE {" ".join(reasons)} END AS why,
-    CASE WHEN {ran_out} THEN least(opening, sales) ELSE opening END AS opening,
-    CASE WHEN {ran_out} THEN sales ELSE opening + delivery END AS order_up_to,
-    CASE WHEN {ran_out} THEN 0 ELSE opening + delivery - sales END AS remaining
-  FROM typed
-  WHERE shop IS NOT NULL AND isodow(date) IN ({", ".join(map(str, sales.open_days))})
-)"""
-
-
-def _cells(sales: SalesTable, labels: list[str]) -> str:
-    """One row per day and product. A value that stands twice, or cannot be read, is unobserved."""
-    numbers = ["opening", "order_up_to", "remaining", "sales", *(["scale"] if "scale" in readings(sales) else [])]
-    once = [f"CASE WHEN count(*) = 1 AND max(why) IS NULL THEN max({name}) END AS {name}" for name in numbers]
-    # Rows that stand twice have their label all the same, if both say so.
-    once += [f"CASE WHEN min({name}) = max({name}) THEN max({name}) END AS {name}" for name in map(quoted_name, labels)]
-    return f"""cells AS (
-  SELECT shop, monday, day, product,
-    CASE WHEN count(*) > 1 THEN '{TWICE}' ELSE max(why) END AS why,
-    {("," + chr(10) + "    ").join(once)}
-  FROM days
-  GROUP BY shop, monday, day, product
-)"""
-
-
-def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str:
-    """A row stands for itself and for the days after it in its week that have none: no delivery, no sale.
-
-    Days before the first row of a week stay unobserved. So do days whose label or scale only a row could tell.
-    """
-    changed = {"opening": "remaining", "order_up_to": "remaining", "sales": "0 * sales"}
-    unknown = ["scale"] if "scale" in readings(sales) else []
-    changed |= dict.fromkeys([*unknown, *map(quoted_name, step_labels)], "NULL")
-    columns = [f"CASE WHEN day = of_day THEN {name} ELSE {other} END AS {name}" for name, other in changed.items()]
-    after = f"lead(day, 1, {len(sales.open_days) + 1}) OVER (PARTITION BY shop, monday, product ORDER BY day)"
-    return f"""rows AS (
-  SELECT * EXCLUDE (day), day AS of_day, unnest(range(day, {after})) AS day
-  FROM cells
-), filled AS (
-  SELECT {", ".join(["shop", "monday", "day", "product", "why", "remaining", *map(quoted_name, labels), *columns])}
-  FROM rows
-)"""
-
-
-def _scaled(sales: SalesTable, rows: str) -> str:
-    """The scale of shop, product and weekday: mean sales of the m weeks before, if at least half of them are there.
-
-    Sums are of whole thousandths. So they are exact, and no other week decides how one is rounded.
-    """
-    weeks = sales.weeks or 0
-    return f"""weeks AS (
-  SELECT *, datediff('day', DATE '1800-01-06', monday) // 7 AS week_number,
-    CASE WHEN sales BETWEEN 0 AND {LARGEST_READ} THEN TRY_CAST(round(1000 * sales) AS BIGINT) END AS sold
-  FROM {rows}
-), scaled AS (
-  SELECT *, CASE WHEN count(sold) OVER earlier >= {(weeks + 1) // 2}
-    THEN greatest(sum(sold) OVER earlier / (1000.0 * count(sold) OVER earlier), {sales.scale_floor!r}) END AS scale
-  FROM weeks
-  WINDOW earlier AS (
-    PARTITION BY shop, product, day ORDER BY week_number RANGE BETWEEN {weeks} PRECEDING AND 1 PRECEDING
-  )
-)"""

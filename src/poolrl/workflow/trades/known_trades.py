@@ -1,5 +1,6 @@
 """The trades of the package: order-up-to levels of shops; reserves of auctions, prices and bids of rounds."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuc
 from poolrl.workflow.trades.trade import LEVELS_FILE, TableColumn, Trade, Words, part
 
 EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
-UNSOLD = {"keep": "an unsold unit is worth"}
+WORDS = tomllib.loads((Path(__file__).parents[1] / "assets" / "trades.toml").read_text("utf-8"))
 
 
 class ShopTrade(Trade):
@@ -81,133 +82,25 @@ class RoundTrade(Trade):
         }
 
 
-WORDS = Words(
-    decision="order-up-to level",
-    decisions="order-up-to levels",
-    past="orders",
-    scope="{count} products",
-    outcome="demand",
-    trajectory="week",
-    step="day",
-    logged="stocks and sales",
-    earned="minus the cost",
-    estimate="Kaplan-Meier estimate of demand beyond empty shelves",
-    # Only the ratio of both costs matters: half the cost of a missed sale is twice that of what is left.
-    costs={"shortage": "a missed sale costs"},
-    advice="Fill the shelf up to this number, whatever is still on it.",
-)
-LOST_SALES, BACKLOG = ShopTrade("lost sales", LostSales, WORDS), ShopTrade("backlog", Backlog, WORDS)
-RESERVES = RoundTrade(
-    "reserve-auction",
-    ReserveAuction,
-    Words(
-        decision="reserve",
-        decisions="reserves",
-        past="reserves",
-        outcome="bids",
-        outcomes=("highest bids", "second bids"),
-        states=("lots",),
-        trajectory="sale",
-        alone="lot",
-        step="round",
-        logged="reserves, sales and prices",
-        earned="revenue",
-        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
-        costs=UNSOLD,
-        advice="Let no lot go below this reserve while this many lots are left.",
-        keys={
-            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
-            "lots": "lots of one thing at the beginning of a sale",
-            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
-            "keep": "what a lot is worth to you that is never sold",
-            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
-        },
-        columns=(
-            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
-            TableColumn("reserve", "the reserve of the round"),
-            TableColumn("sold", "whether the lot was sold", "flag"),
-            TableColumn("price", "what it was sold for; empty if it was not sold"),
-            TableColumn(
-                "highest",
-                "the winner's bid, where sees_highest = true",
-                otherwise="{price}",
-                spared=lambda one: not one.sees_highest,
-            ),
-        ),
-        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
-        shown={
-            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
-            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
-        },
-    ),
-)
-PRICES = RoundTrade(
-    "dynamic-pricing",
-    DynamicPricing,
-    Words(
-        decision="price",
-        decisions="prices",
-        past="prices",
-        outcome="what things are worth to buyers",
-        states=("stock",),
-        trajectory="season",
-        alone="buyer",
-        step="period",
-        logged="prices and sales",
-        earned="revenue",
-        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
-        costs=UNSOLD,
-        advice="Ask this price while this many units are left.",
-        keys={
-            "horizon": "periods of one season, in each of which one buyer comes",
-            "stock": "units at the beginning of a season",
-            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
-            "keep": "what a unit is worth to you that is never sold",
-        },
-        columns=(
-            TableColumn("stock", "units left before the period", otherwise="1", spared=lambda one: one.stock == 1),
-            TableColumn("price", "the price that was asked"),
-            TableColumn("sold", "whether it was bought", "flag"),
-        ),
-        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
-    ),
-)
-BIDS = RoundTrade(
-    "first-price-bidding",
-    FirstPriceBidding,
-    Words(
-        decision="bid",
-        decisions="bids",
-        past="bids",
-        outcome="competing bids",
-        states=("wanted",),
-        trajectory="season",
-        alone="auction",
-        step="round",
-        logged="bids and wins",
-        earned="value above what was paid",
-        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
-        costs={"worth": "a win is worth"},
-        advice="Bid this amount while this many wins are still wanted.",
-        keys={
-            "horizon": "rounds of one season",
-            "wins": "how many wins are wanted in a season",
-            "worth": "what a win is worth to you",
-            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
-            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
-        },
-        columns=(
-            TableColumn("wanted", "wins still wanted before a round", otherwise="1", spared=lambda one: one.wins == 1),
-            TableColumn("bid", "your bid"),
-            TableColumn("won", "whether it won", "flag"),
-            TableColumn(
-                "competing",
-                "the highest competing bid, where it is shown",
-                otherwise="{bid}",
-                spared=lambda one: not one.shows,
-            ),
-        ),
-        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
-        shown={"competing": "COALESCE({competing}, {bid})"},
-    ),
-)
+def words_of(name: str) -> Words:
+    """The words of trades.toml, and the columns of its table."""
+    facts: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in WORDS[name].items()
+    }
+    return Words(**facts | {"columns": tuple(_column(**column) for column in facts.get("columns", ()))})
+
+
+def _column(spared: dict[str, Any] | None = None, **facts: Any) -> TableColumn:
+    """A column that no problem needs which has all the facts of `spared`."""
+
+    def is_spared(problem: Any) -> bool:
+        return spared is not None and all(getattr(problem, name) == fact for name, fact in spared.items())
+
+    return TableColumn(**facts, spared=is_spared)
+
+
+LOST_SALES = ShopTrade("lost sales", LostSales, words_of("shops"))
+BACKLOG = ShopTrade("backlog", Backlog, words_of("shops"))
+RESERVES = RoundTrade("reserve-auction", ReserveAuction, words_of("reserve-auction"))
+PRICES = RoundTrade("dynamic-pricing", DynamicPricing, words_of("dynamic-pricing"))
+BIDS = RoundTrade("first-price-bidding", FirstPriceBidding, words_of("first-price-bidding"))

@@ -1,6 +1,7 @@
 """A simulated grocer: the public facts of its chain, its demand that only nature knows, and its sales export."""
 
 import datetime
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -29,42 +30,13 @@ def usual_demand(seed: int) -> FloatArray:
 
 def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
     """Write a chain's sales export under `folder` and return the facts of a configuration that fits it."""
-    where = Path("sensitive") / "sales.csv"
-    if (folder / where).exists():
-        raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
-    (folder / where.parent).mkdir(parents=True, exist_ok=True)
-    pyarrow.csv.write_csv(simulated_chain(seed)[0], folder / where)
-    columns = {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
-    written = {"date_format": "%Y-%m-%d", "yes": ["true"], "no": ["false"], "scale": "same weekday, last 4 weeks"}
-    return {
-        "problem": {
-            "kind": "lost sales",
-            "products": list(PRODUCTS),
-            "horizon": len(WEEKDAYS),
-            "steps": list(WEEKDAYS),
-            "holding": [0.30, 0.10, 0.50],  # bread and salad spoil, milk keeps
-            "shortage": [0.60, 0.40, 0.70],
-            "demand_max": 4.0,  # in multiples of the scale: nobody expects four times the usual
-            "labels": {"promotion": ["no", "yes"]},
-        },
-        "log": {"source": where.as_posix()},
-        "sales": columns | written,
-        "privacy": {
-            "rho": 0.3,
-            "budget": 0.9,
-            "data_set": "the example's shops",
-            "protects": "one week of one shop",
-            "weeks_public": True,
-            "ledger": "ledger.sqlite",
-        },
-        "plan": {"units": SHOP_COUNT * WEEK_COUNT},
-        "publication": {
-            "name": "Weekly ordering policy",
-            "curator": "The example's grocer",
-            "region": "Nowhere: simulated",
-            "intended_use": "Order-up-to levels for the coming year.",
-        },
-    }
+    facts = tomllib.loads((Path(__file__).parents[1] / "assets" / "example.toml").read_text("utf-8"))
+    table = folder / facts["log"]["source"]
+    if table.exists():
+        raise ValueError(f"{table} exists, and might be somebody's only log: move it, or init elsewhere")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.csv.write_csv(simulated_chain(seed)[0], table)
+    return facts
 
 
 def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:

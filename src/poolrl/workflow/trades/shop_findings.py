@@ -11,8 +11,8 @@ from poolrl.data import row_rules
 from poolrl.data.expressions import OnColumns, finite
 from poolrl.data.row_rules import SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
-from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
-from poolrl.data.sources.opening import count_lines, open_source
+from poolrl.data.sources.log_files import LONGEST_LINE
+from poolrl.data.sources.opening import count_lines
 from poolrl.data.table import Table
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
@@ -20,7 +20,8 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.workflow import check
 from poolrl.workflow.check import MOSTLY, LogFinding, RowFault, Standing, integers_of, many, share_of
 from poolrl.workflow.config.configuration import Config, ConfigFile
-from poolrl.workflow.config.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, columns_read, field_counts, typed_rows
+from poolrl.workflow.config.sales import FLAG_COUNTS, SHUT, TWICE, WEEKDAYS, field_counts, typed_rows
+from poolrl.workflow.open_log import open_query
 from poolrl.workflow.trades.trade import trade_of
 
 # At most this many products have a share of their own in a line.
@@ -98,16 +99,8 @@ def fields_of_rows(file: ConfigFile) -> Iterator[LogFinding]:
         return
     asked = {f"counted_{name}": sql for name, sql in field_counts(sales, config.problem.products).items()}
     named = ", ".join(f"{sql} AS {name}" for name, sql in asked.items())
-    with open_source(
-        config.log.source,
-        None,
-        also=list(asked),
-        query=f"WITH {typed_rows(sales, {'spelt': sales.shop})} SELECT {named} FROM typed",
-        export=config.export(),
-        reads=columns_read(sales, config.columns_of_labels()),
-        folder=file.folder,
-        csv=CsvFormat(sales.delimiter, sales.encoding),
-    ) as opened:
+    query = f"WITH {typed_rows(sales, {'spelt': sales.shop})} SELECT {named} FROM typed"
+    with open_query(file, query, also=list(asked)) as opened:
         counts = {name.removeprefix("counted_"): number for name, number in integers_of(opened.rows).items()}
     rows, shops, spelt = (counts.pop(name) for name in ("rows", "shops", "spelt"))
     lines = count_lines(config.log.source, file.folder)

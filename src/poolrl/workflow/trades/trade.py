@@ -114,31 +114,13 @@ class PageTable:
 
 
 @dataclass(frozen=True)
-class PageSection:
-    """A block of words, of points with a bold beginning, and of a table. `code` in backquotes is set as such."""
-
-    name: str
-    title: str
-    text: str
-    points: Sequence[tuple[str, str]] = ()
-    table: PageTable | None = None
-    link: str = ""  # from the top of the page
-
-
-@dataclass(frozen=True)
 class TradePage:
-    """A trade's part of the page of a policy, without its empty fields."""
+    """What a trade shows of a policy; the words around it stand in the page's template (assets/page.html)."""
 
-    name: str  # of the block of decisions, with its title, and what to do with a decision
-    title: str
-    advice: str
-    compared: Sequence[str]  # what today's decisions, the policy and, if it is shown, knowing everything are called
-    amounts: str  # what the numbers beside these are
-    caution: str  # what they rest on
     tables: Sequence[PageTable]  # of decisions
-    left_out: str = ""  # how many decisions no table shows
-    levels: dict[str, Any] | None = None  # for the script, which shows them in the place of the tables
-    sections: Sequence[PageSection] = ()
+    left_out: int  # how many rows, or combinations of labels, no table shows
+    levels: dict[str, Any] | None = None  # of a shop, for the script, which shows them in the place of the tables
+    hidden: PageTable | None = None  # what empty shelves hid, if they did; it may have no rows
 
 
 def part(path: str) -> Any:
