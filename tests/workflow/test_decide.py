@@ -1,4 +1,4 @@
-"""Tables of questions, in CSV and Parquet: they are answered as `act` answers each row alone."""
+"""Tables of questions: they are answered as `act` answers each row alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
@@ -129,56 +127,6 @@ def test_a_table_is_answered_as_row_by_row(
         assert row["basis"] == ("population" if asked.new[i // 2] else "own")
         assert number(row["order_up_to"]) == pytest.approx(level, abs=6e-7)
         assert number(row["order"]) == pytest.approx(level - stock, abs=6e-7)
-
-
-def test_parquet_is_answered_as_csv_is(chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers may be numbers there, whole ones even with a point, and other columns keep their types."""
-    rows = Asked(chain).rows()
-    text = run("decide", chain, "--table", write(tmp_path / "stocks.csv", rows))
-    monkeypatch.setattr(decide, "CELLS_AT_ONCE", 40)
-    expected = rows_of(text)
-    steps = [float(1 + STEPS.index(row["weekday"])) if row["weekday"] in STEPS else row["weekday"] for row in rows]
-    table = pa.table(
-        {name: [row[name] for row in rows] for name in ("note", "promo", "product", "stock", "scale")}
-        | {"shop": [float(row["shop"]) for row in rows], "id": [int(row["id"]) for row in rows], "step": steps}
-    )
-    pq.write_table(table, tmp_path / "stocks.parquet")
-    command = ("decide", chain, "--table", tmp_path / "stocks.parquet")
-    run(*command, "--out", tmp_path / "orders.parquet")
-    found = pq.read_table(tmp_path / "orders.parquet")
-    assert found.select(table.column_names).equals(table)
-    for name in ("order_up_to", "order"):
-        assert found[name].to_pylist() == [float(row[name]) for row in expected]
-    assert found["basis"].to_pylist() == [row["basis"] for row in expected]
-    for flags in ((), ("--out", tmp_path / "x.parquet", "--decimal", ",", "--delimiter", ";")):
-        with pytest.raises(ValueError, match="a Parquet file is answered by one"):
-            run(*command, *flags)
-
-
-@pytest.mark.parametrize(
-    ("column", "cells", "message"),
-    [
-        ("stock", [1.0, None], "row 2: the stock is missing"),
-        ("stock", [1.0, float("nan")], "row 2: the stock must be a finite number"),
-        ("shop", [7.0, float("nan")], "row 2: shop is missing"),
-        ("product", ["bread", "bred"], "row 2: there is no product 'bred'; did you mean bread"),
-        ("product", [["bread"], ["milk"]], "row 1: product must be a word or a number"),
-        ("scale", [9.0, -1.0], "row 2: scale must be positive"),
-        ("stocks", [1.0, 2.0], "must have one column 'stock'"),
-    ],
-)
-def test_what_is_wrong_in_parquet_is_said(chain: Path, tmp_path: Path, column: str, cells: Any, message: str) -> None:
-    good = {"step": ["Sat"] * 2, "product": PRODUCTS, "shop": [7, 8], "promo": ["no"] * 2, "scale": [9, 9]}
-    if column != "stocks":
-        good["stock"] = [1, 2]
-    pq.write_table(pa.table(good | {column: cells}), tmp_path / "x.parquet")
-    desk = decide.open_desk(chain)
-    with pytest.raises(ValueError, match=message):
-        decide.decide_table(desk, tmp_path / "x.parquet", tmp_path / "o.parquet")
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 no PAR1")
-    with pytest.raises(ValueError, match="is not a Parquet file that can be read"):
-        decide.decide_table(desk, tmp_path / "x.parquet", tmp_path / "o.parquet")
-    assert not (tmp_path / "o.parquet").exists()
 
 
 def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:

@@ -21,7 +21,7 @@ decide_verb = verb("""\
   poolrl decide orders/plan.npz --step Sat --stock 10,20,5 --coming 0,6,0
   poolrl decide release/policy.npz --step 3 --stock lots=2 --labels item=watch
 
-A table, CSV or Parquet, has a row for each product of each shop:
+A table has a row for each product of each shop:
   step,product,stock,shop,promo,scale
 Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them, or German: Wochentag,
 Artikel, Bestand, Erwartung. A column pack (Gebinde) is the size of a pack.
@@ -49,7 +49,7 @@ def decide(
     coming: Annotated[list[str] | None, Parameter(help="Of a plan: what arrives 1, 2, ... steps later.")] = None,
     table: Annotated[
         Path | None,
-        Parameter(help="CSV, or Parquet by its ending, of questions (below); - is a pipe.", allow_leading_hyphen=True),
+        Parameter(help="A CSV file of questions (below); - is a pipe.", allow_leading_hyphen=True),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a table go; standard output if left out.")] = None,
     whole: Annotated[bool, Parameter(help="Round levels to whole units.")] = False,

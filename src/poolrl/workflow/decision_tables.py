@@ -1,4 +1,4 @@
-"""Tables of decisions: CSV or Parquet files of questions, answered row by row, and all decisions for a spreadsheet.
+"""Tables of decisions: CSV files of questions, answered row by row, and all decisions for a spreadsheet.
 
 A question is about one product of a shop, or about a state by its names; other columns stay as they are. A column is
 read as a whole, and only if that fails cell by cell, to name the line.
@@ -43,7 +43,7 @@ CELLS_AT_ONCE = 400_000
 LARGEST_ROUNDED = 1e9
 COMMA_IS_POINT = str.maketrans({",": ".", ".": "?"})
 # The cells of columns, by their names.
-Cells = Mapping[str, Sequence[Any]]
+Cells = Mapping[str, Sequence[str]]
 ORDERS_FILE = "orders.csv"
 # Spreadsheets read UTF-8 only with this mark, and take text that begins with one of these signs for a formula.
 BYTE_ORDER_MARK = "\ufeff"
@@ -155,10 +155,10 @@ class QuestionTable:
                 self.undeclared[name] = (count + int(new.sum()), first)
         return list(answers.values())
 
-    def notes(self, line: str) -> list[str]:
+    def notes(self) -> list[str]:
         """One sentence for each label of which rows had a new value."""
         return [
-            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in {line} {first}): they "
+            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in line {first}): they "
             "got the population's levels"
             for name, (count, first) in self.undeclared.items()
         ]
@@ -174,8 +174,6 @@ class QuestionTable:
                     numbers[word] = desk.place(name, self._number_text(word) if desk.has_numbers(name) else word)
         except ValueError as error:
             raise RowRefusedError(words.index(word), str(error)) from None
-        except TypeError:  # a list has no number among words
-            raise RowRefusedError(0, f"{name} must be a word or a number") from None
         return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=len(words))
 
     def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
@@ -199,9 +197,9 @@ class QuestionTable:
             refuse_rows(amounts <= 0, f"{words} must be positive")
         return amounts
 
-    def _number_text(self, cell: Any) -> Any:
+    def _number_text(self, cell: str) -> str:
         """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
-        return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
+        return cell.translate(COMMA_IS_POINT) if self.decimal == "," else cell
 
 
 def decide_table(
@@ -214,16 +212,12 @@ def decide_table(
     whole: bool = False,
     packs: str | None = None,
 ) -> list[str]:
-    """Answer every row of a CSV or Parquet file. Returns notes, in words, for the person who asked."""
+    """Answer every row of a CSV file. Returns notes, in words, for the person who asked."""
     table = QuestionTable(desk, delimiter, decimal, None if packs is None else desk.packs(packs), whole)
-    return (_decide_parquet if source.suffix.lower() == ".parquet" else _decide_csv)(table, source, out)
-
-
-def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
     read = 0 if source == PIPE else source
     with (
         open(read, encoding="utf-8-sig", newline="", closefd=source != PIPE) as file,
-        _answers_to(out, source, mode="x", encoding="utf-8", newline="") as answers,
+        _answers_to(out, source) as answers,
     ):
         # Strict: a quote that is not closed would swallow the lines after it.
         rows, line = csv.reader(file, delimiter=table.delimiter, strict=True), 1
@@ -255,36 +249,7 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
             raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
-    return table.notes("line")
-
-
-def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if out is None or (table.delimiter, table.decimal) != PLAIN:
-        raise ValueError("a Parquet file is answered by one: give --out FILE.parquet, no --delimiter and no --decimal")
-    try:
-        with pq.ParquetFile(source) as file, _answers_to(out, source, mode="xb") as answers:
-            schema = file.schema_arrow
-            with _said_of(f"{source}"):
-                table.begin(schema.names)
-            used = {table.called[name] for name in (*table.desk.needed, "step", "pack") if table.has(name)}
-            kinds = [pa.string() if name == "basis" else pa.float64() for name in table.desk.answered]
-            for name, kind in zip(table.desk.answered, kinds, strict=True):
-                schema = schema.append(pa.field(name, kind))
-            with pq.ParquetWriter(answers, schema) as writer:
-                for batch in file.iter_batches(table.at_once):
-                    lines = range(table.rows + 1, table.rows + 1 + len(batch))
-                    with _said_of(f"{source}, row", lines):
-                        added = table.answer({name: batch[name].to_pylist() for name in used}, lines)
-                    arrays = map(pa.array, added, kinds)
-                    writer.write_batch(pa.record_batch([*batch.columns, *arrays], schema=schema))
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        if getattr(error, "errno", None):  # of the machine, and not of the file's content
-            raise
-        raise ValueError(f"{source} is not a Parquet file that can be read") from None
-    return table.notes("row")
+    return table.notes()
 
 
 @contextmanager
@@ -299,7 +264,7 @@ def _said_of(where: str, lines: Sequence[int] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def _answers_to(out: Path | None, source: Path, **form: Any) -> Iterator[IO[Any]]:
+def _answers_to(out: Path | None, source: Path) -> Iterator[IO[str]]:
     """Standard output, or a file that appears when everything is answered."""
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -315,7 +280,7 @@ def _answers_to(out: Path | None, source: Path, **form: Any) -> Iterator[IO[Any]
     # A name that nobody can have taken, nor made a link of.
     part = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
     try:
-        with open(part, **form) as file:
+        with open(part, mode="x", encoding="utf-8", newline="") as file:
             yield file
         os.replace(part, out)
     except BaseException:

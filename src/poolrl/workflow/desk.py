@@ -129,9 +129,9 @@ class Desk(ABC):
             coming=np.array([later]) if later else None,
         )
 
-    def step(self, name: Any) -> int:
+    def step(self, name: str) -> int:
         """A step by its name, by its number in the log, or by its name in small letters."""
-        text, steps = _as_text(name), self.names.steps
+        text, steps = name.strip(), self.names.steps
         numbers = [str(self.names.first_step + number) for number in range(len(steps))]
         lowered = [step.lower() for step in steps]
         for known, word in ((steps, text), (numbers, text), (lowered, text.lower()), (steps, weekday_named(text))):
@@ -139,20 +139,20 @@ class Desk(ABC):
                 return known.index(word or "")
         raise ValueError(f"there is no step {text!r}; {nearest(text, [*steps, f'{numbers[0]} to {numbers[-1]}'])}")
 
-    def product(self, name: Any) -> int:
+    def product(self, name: str) -> int:
         """A product, or a coordinate of the state, by its name."""
-        text, called = _as_text(name), "product" if self.by_product else "state"
+        text, called = name.strip(), "product" if self.by_product else "state"
         if text in self._numbers:
             return self._numbers[text]
         raise ValueError(f"there is no {called} {text!r}; {nearest(text, self.names.products)}")
 
-    def place(self, label: str, value: Any) -> int:
+    def place(self, label: str, value: str) -> int:
         """The place of a value among the declared ones of a label. A value that was not declared comes after the last.
 
         Text may differ in case, as no two declared values do. A missing value is refused: it is not a new shop.
         """
         places = self._places[label]
-        if value is None or value != value or not str(value).strip():
+        if not value.strip():
             raise ValueError(f"{label} is missing: answers differ by {label}")
         return places.get(_spelling(value, numbers=self.has_numbers(label)), len(places))
 
@@ -374,11 +374,11 @@ def pairs_from_text(text: str | None, what: str) -> dict[str, str]:
     raise ValueError(f"--{what} must be pairs, for example {'bread=12,milk=6' if what == 'packs' else 'shop=7'}")
 
 
-def number_or_nan(value: Any) -> float:
+def number_or_nan(value: LabelValue) -> float:
     """A number; NaN where there is no number."""
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return math.nan
 
 
@@ -401,14 +401,9 @@ def _amount(what: str, text: str, *, positive: bool) -> float:
     return number
 
 
-def _as_text(value: Any) -> str:
-    """A name as text. Some tables hold the number 7 as 7.0."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-
-
-def _spelling(value: Any, *, numbers: bool) -> LabelValue:
+def _spelling(value: LabelValue, *, numbers: bool) -> LabelValue:
     """One form for all spellings of a value; a text that is no declared number stays a text."""
     if not numbers:
-        return _as_text(value).casefold()
+        return str(value).strip().casefold()
     number = number_or_nan(value)
     return str(value) if math.isnan(number) else number
