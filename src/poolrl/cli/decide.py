@@ -1,6 +1,5 @@
 """`poolrl decide`."""
 
-import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,8 +22,8 @@ decide_verb = verb("""\
 
 A table has a row for each product of each shop:
   step,product,stock,shop,promo,scale
-Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them, or German: Wochentag,
-Artikel, Bestand, Erwartung. A column pack (Gebinde) is the size of a pack.
+Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them. A column pack is the size
+of a pack.
 
 Labels (here shop and promo) and scale are needed where the policy was learned with them. A value that was not declared,
 such as a new shop, gets the population's levels. The column basis says whose levels decided: own or population.
@@ -82,8 +81,7 @@ def decide(
         print(dumps(_facts(desk, asked, answers, labels)) if json else "\n".join(_lines(desk, asked, answers)))
     elif table is not None:
         mark = "\t" if delimiter in ("tab", "\\t") else delimiter
-        for note in decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole, packs=packs):
-            print(f"poolrl: note: {note}", file=sys.stderr)
+        decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole, packs=packs)
 
 
 def _facts(desk: Desk, asked: Questions, answers: Answers, labels: str | None) -> dict[str, Any]:

@@ -13,8 +13,7 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Problem
-from poolrl.workflow.column_names import DELIMITERS, MEANINGS, meanings_of
 from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan, refuse_rows
 from poolrl.workflow.trades.trade import trade_of
 
@@ -66,7 +64,7 @@ def open_desk(path: Path, problem: Problem | None = None) -> Desk:
 
 @dataclass
 class QuestionTable:
-    """The columns of a table by their meaning, and how many rows had a label value that was not declared."""
+    """The columns of a table by their meaning."""
 
     desk: Desk
     delimiter: str = PLAIN[0]  # between the cells of a CSV file
@@ -75,8 +73,6 @@ class QuestionTable:
     whole: bool = False
     header: Sequence[str] = ()
     at_once: int = 1  # rows that are answered together
-    rows: int = 0
-    undeclared: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0 ' or self.delimiter.isalnum():
@@ -98,37 +94,30 @@ class QuestionTable:
         if missing := [name for name in self.desk.needed if not self.has(name)]:
             declared = self.desk.names.columns.get(missing[0], missing[0])
             or_declared = f" or {declared!r}" if declared != missing[0] else ""
-            others = [sign for sign in DELIMITERS if sign != self.delimiter and sign in "".join(self.header)]
-            hint = f" (is the delimiter another one? Give --delimiter {DELIMITERS[others[0]]})" if others else ""
+            hint = " (is the delimiter another one? Give --delimiter)" if len(self.header) == 1 else ""
             raise ValueError(f"must have one column {missing[0]!r}{or_declared}{hint}: {', '.join(self.desk.needed)}")
         if not set(self.header).isdisjoint(self.desk.answered):
             raise ValueError(f"has answers already: columns {', '.join(self.desk.answered)}")
-        if self.packs is not None and self.has("pack"):
+        if self.packs is not None and self.has_packs:
             raise ValueError("has a column for packs: leave out --packs, or the column")
 
-    @cached_property
-    def called(self) -> dict[str, str]:
-        """The name of each column in this table. Names of the log come first, then our own, then their synonyms."""
-        labels = self.desk.labels.names
-        exact = {name: name for name in [*labels, *([] if self.desk.by_product else self.desk.names.products)]}
-        exact |= {meaning: name for meaning, name in self.desk.names.columns.items() if name in self.header}
-        missing = [name for name in labels if exact[name] not in self.header]
-        # A label may be called by any word that means the same in a sales export.
-        likely = {name: MEANINGS[known] for known, found in meanings_of(missing).items() for name in found}
-        others = [name for name in self.header if name not in exact.values()]
-        meanings = {meaning: words for meaning, words in self.desk.meanings.items() if meaning not in exact} | likely
-        return exact | {
-            meaning: names[0] if len(names) == 1 and meaning not in names else meaning
-            for meaning, names in meanings_of(others, meanings).items()
-        }
+    def called(self, meaning: str) -> str:
+        """The name of a column in this table: that of the log, as poolrl.toml declares it, or our own."""
+        declared = self.desk.names.columns.get(meaning, meaning)
+        return declared if declared in self.header else meaning
 
     def has(self, meaning: str) -> bool:
         """Whether there is such a column."""
-        return self.called.get(meaning) in self.header
+        return self.called(meaning) in self.header
 
-    def answer(self, cells: Cells, lines: Sequence[int]) -> list[Any]:
-        """The columns of answers to some rows. `lines` are their numbers, for messages."""
-        desk, rows = self.desk, len(lines)
+    @property
+    def has_packs(self) -> bool:
+        """Whether a column says the size of each row's pack."""
+        return "packs" in self.desk.takes and self.has("pack")
+
+    def answer(self, cells: Cells, rows: int) -> list[Any]:
+        """The columns of answers to some rows."""
+        desk = self.desk
         step = self._words(cells, "step") if self.has("step") else np.zeros(rows, dtype=np.int64)
         places = [self._words(cells, name) for name in desk.labels.names]
         product = self._words(cells, "product") if desk.by_product else None
@@ -136,9 +125,9 @@ class QuestionTable:
         for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
             state[:, i] = self._amounts(cells, name, f"the {name}")
         scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
-        pack = self._amounts(cells, "pack", "pack", positive=True)[:, None] if self.has("pack") else None
-        if self.packs is not None:
-            pack = self.packs[product, None]
+        pack = None if self.packs is None else self.packs[product, None]
+        if self.has_packs:
+            pack = self._amounts(cells, "pack", "pack", positive=True)[:, None]
         empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
         known = np.stack(places, axis=1) if places else empty
         asked = Questions(step, known, state, scale, pack, product)
@@ -148,24 +137,11 @@ class QuestionTable:
                 small = np.abs(amounts[:, 0]) < LARGEST_ROUNDED
                 rounded = np.round(amounts[:, 0], self.desk.decimals) + 0.0  # no number is minus zero
                 answers[name] = np.where(small, rounded, amounts[:, 0])
-        self.rows += len(lines)
-        for i, (name, size) in enumerate(zip(self.desk.labels.names, self.desk.labels.shape, strict=True)):
-            if (new := asked.places[:, i] == size).any():
-                count, first = self.undeclared.get(name, (0, lines[int(new.argmax())]))
-                self.undeclared[name] = (count + int(new.sum()), first)
         return list(answers.values())
-
-    def notes(self) -> list[str]:
-        """One sentence for each label of which rows had a new value."""
-        return [
-            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in line {first}): they "
-            "got the population's levels"
-            for name, (count, first) in self.undeclared.items()
-        ]
 
     def _words(self, cells: Cells, name: str) -> IntArray:
         """What the words of a column mean, each looked up once."""
-        words, desk, numbers = cells[self.called[name]], self.desk, {}
+        words, desk, numbers = cells[self.called(name)], self.desk, {}
         try:
             for word in dict.fromkeys(words):
                 if name not in desk.labels.names:
@@ -177,22 +153,10 @@ class QuestionTable:
         return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=len(words))
 
     def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
-        texts = cells[self.called[name]]
-        numbers = texts if self.decimal == "." else list(map(self._number_text, texts))
-        try:
-            amounts = np.array(list(map(float, numbers)))
-        except (TypeError, ValueError, OverflowError):
-            amounts = np.array(list(map(number_or_nan, numbers)))
-        if not (good := np.isfinite(amounts)).all():
-            row = int(good.argmin())
-            cell, why = texts[row], "must be a finite number"
-            if cell is None or not str(cell).strip():
-                why = "is missing"
-            elif self.decimal == "." and "," in str(cell):
-                why += "; is the comma a decimal comma? Then give --decimal ','"
-            elif self.decimal == "," and "." in str(cell):
-                why += " with a decimal comma, and without points"
-            raise RowRefusedError(row, f"{words} {why}")
+        texts = cells[self.called(name)]
+        amounts = np.array([number_or_nan(self._number_text(text)) for text in texts])
+        wrong = f"{words} must be a finite number, with {self.decimal!r} before its decimals (--decimal)"
+        refuse_rows(~np.isfinite(amounts), wrong)
         if positive:
             refuse_rows(amounts <= 0, f"{words} must be positive")
         return amounts
@@ -211,8 +175,8 @@ def decide_table(
     decimal: str = PLAIN[1],
     whole: bool = False,
     packs: str | None = None,
-) -> list[str]:
-    """Answer every row of a CSV file. Returns notes, in words, for the person who asked."""
+) -> None:
+    """Answer every row of a CSV file."""
     table = QuestionTable(desk, delimiter, decimal, None if packs is None else desk.packs(packs), whole)
     read = 0 if source == PIPE else source
     with (
@@ -236,7 +200,7 @@ def decide_table(
                 line = lines[-1]
                 columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
                 with _said_of(f"{source}, line", lines):
-                    added = table.answer(columns, lines)
+                    added = table.answer(columns, len(batch))
                 shown = []
                 for column in added:
                     if not isinstance(column, list):  # amounts as text shows them: whole ones without a point
@@ -249,7 +213,6 @@ def decide_table(
             raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
-    return table.notes()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
-from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
+from poolrl.workflow.column_names import LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
 from poolrl.workflow.config.sales import SAME_WEEKDAY
 from poolrl.workflow.config.sections import DATABASE_FILE, Key
@@ -22,6 +22,8 @@ Answers = dict[str, str]
 BY_SALES = ("kind", "horizon", "steps", "source", "period_column")
 # Amounts that follow from each other, so that exports have some of them.
 STOCKS = ("opening", "delivery", "sales")
+# Signs that may stand between the fields of an export.
+DELIMITERS = (";", "\t", "|", ",")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
 # Signs that a shell or a list swallows.
