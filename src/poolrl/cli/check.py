@@ -61,7 +61,6 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
 
 backtest_verb = verb("""\
   poolrl backtest --from 2025-10-06
-  poolrl backtest --from 40 --by week_number
   poolrl backtest release-2025 --config later/poolrl.toml --json
 
 Nothing is spent: the log is read exactly, for the data holder's eyes. Weeks that the policy has learned from flatter it
@@ -73,13 +72,10 @@ def backtest(
     folder: Annotated[Path, Parameter(help="The release: a folder that fit has written.")] = Path("release"),
     *,
     config: ConfigPath = CONFIG_NAME,
-    since: Annotated[str | None, Parameter(name="--from", help="First date, number or id to replay.")] = None,
-    by: Annotated[str | None, Parameter(help="The column of --from; the trajectory's id if left out.")] = None,
+    since: Annotated[str | None, Parameter(name="--from", help="First id to replay, or the first date in one.")] = None,
     json: AsJson = False,
 ) -> None:
     """Replay the policy on weeks of the log, beside what the shops did."""
-    if by is not None and since is None:
-        raise ValueError("--by goes with --from")
     file = load_config(config)
     trade = trade_of(file.config.problem.posed)
     if trade.why_no_backtest:
@@ -88,11 +84,11 @@ def backtest(
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales
-    console, export, also = Console(stderr=True, quiet=json), sales is not None, [] if by is None else [by]
+    console, export = Console(stderr=True, quiet=json), sales is not None
     # Scales are made from sales of weeks before the period too.
-    opened = open_log(file, explained=export, every_period=export, also=also)
+    opened = open_log(file, explained=export, every_period=export)
     with console.status("reading the log"), opened as log:
-        weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if export else None)
+        weeks = read_weeks(log, cast(Inventory, policy.problem), since, period if export else None)
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)

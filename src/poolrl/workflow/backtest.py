@@ -10,7 +10,6 @@ Weeks are arrays (weeks, steps, products). A week lacks a product whose days are
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import date
 from functools import partial
 from typing import Any, cast
 
@@ -76,12 +75,10 @@ def _read(column: pa.ChunkedArray, reading: Callable[[list[Any]], Any], missing:
     return np.array([*(reading(values) if values else []), missing])[np.asarray(coded.indices.fill_null(-1))]
 
 
-def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
+def _asked(log: Table, problem: Inventory) -> pa.Table:
     """Ask the engine for the columns of rows, under names of our own."""
     columns, rows = log.columns, log.rows
     asked: dict[str, ir.Value] = {"week": rows[columns.trajectory], "step": rows[columns.step].cast("float64")}
-    if since is not None:
-        asked["since"] = rows[since]
     for part in PARTS:
         asked |= {f"{part} {i}": rows[name].cast("float64") for i, name in enumerate(getattr(columns, part))}
     if columns.coordinate is not None:
@@ -93,19 +90,12 @@ def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
     return answer(rows.select(**asked))
 
 
-def read_weeks(
-    log: Table, problem: Inventory, since: str | None = None, by: str | None = None, period: Period | None = None
-) -> Weeks:
-    """All weeks of a log. Chosen are those of the period, and from `since` on in the column `by` (the id, if left out).
-
-    `since` is a date, a number or a text. Of an id that holds a date, as 'shop 7, week of 2025-03-03', the date counts.
-    """
-    if by is not None and by not in log.rows.columns:
-        raise ValueError(f"--by names a column that the log does not have: {by!r}")
+def read_weeks(log: Table, problem: Inventory, since: str | None = None, period: Period | None = None) -> Weeks:
+    """All weeks of a log. Chosen are those of the period, and those whose id is `since` or later."""
     for name in problem.labels.names:
         if name not in log.facts.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
-    table = _asked(log, problem, since and (by or log.columns.trajectory))
+    table = _asked(log, problem)
     horizon, products = problem.horizon, problem.products
     # A row of a wide table shows all products, and becomes as many.
     shown = 1 if log.facts.has_coordinates else products
@@ -136,11 +126,6 @@ def read_weeks(
         array[of_week] = values[known]
         return array
 
-    def in_every_row(held: BoolArray) -> BoolArray:
-        """Of which weeks no row fails."""
-        failing = np.bincount(week[known & ~held], minlength=shape[0])
-        return np.asarray(of_weeks(np.ones_like(held), missing=False) & (failing == 0))
-
     amounts = {}
     for part in PARTS:
         if names := getattr(log.columns, part):
@@ -169,7 +154,7 @@ def read_weeks(
     chosen = np.ones(shape[0], dtype=bool)
     shop = number_of_week = np.zeros(shape[0], dtype=np.int64)
     if since is not None:
-        chosen &= in_every_row(read("since", lambda values: _not_before(values, since), False))
+        chosen &= of_weeks(read("week", lambda values: _not_before(values, since), False), False)
     if "why" in table.column_names:  # of a sales export
         twice, shut = (
             laid_out(pc.equal(table["why"], why).fill_null(False).to_numpy(), False) for why in (TWICE, SHUT)
@@ -177,27 +162,22 @@ def read_weeks(
         shop = of_weeks(read("shop", lambda shops: range(len(shops)), 0), 0)
         number_of_week = of_weeks(read("monday", lambda days: [day.toordinal() // 7 for day in days], 0), 0)
         if period is not None:
-            chosen &= in_every_row(read("monday", lambda days: [period.holds(str(day)) for day in days], False))
+            chosen &= of_weeks(read("monday", lambda days: [period.holds(str(day)) for day in days], False), False)
     broken = [(seen > 1) | twice, shut, (seen == 1) & ~number, seen == 0, ~fits, cells < 0, ~scaled]
     why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
     return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)
 
 
-def _not_before(values: list[Any], since: str) -> list[bool]:
-    """Which values are at least `since`."""
+def _not_before(ids: list[Any], since: str) -> list[bool]:
+    """Which ids are at least `since`: by the date in them (shop 7, week of 2025-03-03), as numbers, or as text."""
     if ISO_DATE.fullmatch(since):
-        date.fromisoformat(since)
-        dates = [ISO_DATE.search(str(value)) for value in values]
-        if not any(dates):
-            raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
+        dates = [ISO_DATE.search(str(name)) for name in ids]
         return [match is not None and match.group() >= since for match in dates]
     try:
         # Every column of a CSV file is text, and "9" is no later than "40".
-        return list(np.array(values, dtype=np.float64) >= float(since))
+        return list(np.array(ids, dtype=np.float64) >= float(since))
     except (TypeError, ValueError):
-        if any(isinstance(value, int | float) for value in values):
-            raise ValueError(f"--from must be a number, as its column is, got {since!r}") from None
-        return [str(value) >= since for value in values]
+        return [str(name) >= since for name in ids]
 
 
 @dataclass(frozen=True)
