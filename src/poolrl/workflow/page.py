@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 # A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
 LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
 MOST_CURVE_POINTS = 120
-# What if a cost is another one? Plans of more decisions are made by `poolrl replan`, and not three times for a page.
-OTHER_COSTS = (("half", 0.5), ("twice", 2.0), ("five times", 5.0))
-MOST_PLANNED_AGAIN = 10_000
 # The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
 # Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
@@ -109,8 +106,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         labels=policy.problem.labels.names,
         scale=scale_in_words(policy),
         forecast=forecast,
-        # Where noise hides the model, nothing is said of other costs.
-        what_if=None if forecast.warning else what_if_table(policy),
         whose=whose(certificate),
         rho=f"{float(Fraction(seen.rho)):g}",
         epsilon=rounded_up(seen.epsilon["1e-06"]),
@@ -120,33 +115,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         style=style,
         scripts=scripts,
     )
-
-
-def what_if_table(policy: Policy) -> PageTable | None:
-    """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read.
-
-    Each row says by how much the typical decision would move, and what planning again would bring.
-    """
-    model, trade, before = PrivateModel.of(policy), trade_of(policy.problem), decisions_of(policy)
-    words, facts, rows = trade.words, model.problem.facts(), []
-    changed = [name for name in trade.cost_words if np.any(facts[name])] if before.size <= MOST_PLANNED_AGAIN else []
-    for name, (times, factor) in product(changed, OTHER_COSTS):
-        try:
-            other = model.problem.changed(**{name: np.asarray(facts[name]) * factor})
-        except ValueError:  # five times a worth may be more than anybody may pay
-            continue
-        plan = model.plan(other)
-        ratios = decisions_of(plan)[before > 0] / before[before > 0]
-        move = float(np.median(ratios)) - 1 if ratios.size else 0.0
-        moved = "as they are" if abs(move) < 0.005 else f"{abs(move):.0%} {'higher' if move > 0 else 'lower'}"
-        kept, planned = trade.cost_by_model(policy, other), trade.cost_by_model(plan, other)
-        # Costs are compared as shares. Earnings may be zero, or a loss.
-        share = 1 - planned / kept if kept > 0 else 0.0
-        gained = money(max(kept - planned, 0.0)) if trade.earns else f"{max(share, 0.0):.1%}"
-        rows.append([f"{trade.cost_words[name]} {times} as much", moved, gained])
-    gain = f"earned more in a {words.trajectory}" if trade.earns else "saved"
-    header = "if ...", f"{words.decisions} become", f"{gain} by planning again"
-    return PageTable(header, rows, "Other costs") if rows else None
 
 
 def declared_page(policy: Policy, forecast: Forecast) -> TradePage:

@@ -83,7 +83,6 @@ class Words:
     earned: str = "reward"  # what a trajectory is judged by; more is better
     estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
     advice: str = "Do this in each state."  # what to do with a decision
-    costs: Mapping[str, str] = field(default_factory=dict)  # that may change: how a sentence about their size begins
     # Why each argument of the constructor is asked for.
     keys: Mapping[str, str] = field(default_factory=dict)
     # The columns of a table, and how states, actions and next states follow from it, as SQL in which {name} is a
@@ -167,11 +166,6 @@ class Trade:
     def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
         self.kind, self.problem = kind, problem
         self.words: Words = getattr(problem, "words", Words()) if words is None else words
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """Of costs that may change, how a sentence about their size begins."""
-        return dict(self.words.costs) or {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
 
     @property
     def why_no_backtest(self) -> str:
