@@ -56,10 +56,9 @@ _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column that people have in their tables, and why it is needed."""
+    """A column that people have in their tables."""
 
     name: str
-    why: str
     reads: Literal["number", "flag"] = "number"  # a flag is a word that means yes or no
     otherwise: str = ""  # SQL in its place, where a problem needs no such column and none is named
     spared: Callable[[Any], bool] = lambda problem: False  # of a problem: whether it needs no such column
