@@ -56,8 +56,8 @@ LARGEST = 2**16 - 1
 DEMAND_SHARES = (0.1, 0.9)
 # Marks of a level: past orders seldom went as far, and orders were never let go further.
 SELDOM_TRIED, NEVER_TRIED_MORE = 1, 2
-# Without a script, a table of this many numbers at most; and of the products whose demand was hidden, the first.
-MOST_PLAIN_NUMBERS, MOST_HIDDEN = 12_000, 20
+# Of the products whose demand was hidden, the first.
+MOST_HIDDEN = 20
 
 
 def draw_page(release: Released, console: Console) -> Forecast:
@@ -232,8 +232,7 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
     ]
     hides = problem.censored or not problem.boundary.everywhere
     hidden = _hidden(forecast.products, len(policy.names.steps)) if hides else None
-    table, left_out = _plain_table(policy, numbers)
-    return TradePage([table], left_out, numbers | {"scale": scale_in_words(policy), "costs": costs}, hidden)
+    return TradePage([], 0, numbers | {"scale": scale_in_words(policy), "costs": costs}, hidden)
 
 
 def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
@@ -251,25 +250,6 @@ def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
         ],
         f"Products whose demand was hidden{' most' if len(marked) > MOST_HIDDEN else ''}",
     )
-
-
-def _plain_table(policy: Policy, numbers: dict[str, Any]) -> tuple[PageTable, int]:
-    """The table for browsers without a script, at the first value of every other axis; how many rows it leaves out."""
-    axes, rows, steps = numbers["axes"], numbers["rows"], numbers["steps"]
-    levels = np.moveaxis(policy.levels, -2, -1)[tuple(slice(None) if i == rows else 0 for i in range(len(axes)))]
-    names, digits = axes[rows]["values"], numbers["digits"]
-    if rows < len(axes) - 1:
-        digits = [digits[0]] * len(names)
-    most = max(1, MOST_PLAIN_NUMBERS // len(steps))
-    shown = [
-        [name, *(f"{level:,.{max(places, 0)}f}" for level in np.round(row, places))]
-        for name, row, places in zip(names[:most], levels[: len(names)][:most], digits[:most], strict=True)
-    ]
-    others = ", ".join(
-        f"{axis['name']} {axis['values'][0]}" for i, axis in enumerate(axes) if i != rows and len(axis["values"]) > 1
-    )
-    caption = f"Order-up-to levels{f' for {others}' if others else ''}"
-    return PageTable([axes[rows]["name"], *steps], shown, caption), len(names) - len(shown)
 
 
 def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:

@@ -115,9 +115,9 @@ class PageTable:
 class TradePage:
     """What a trade shows of a policy; the words around it stand in the page's template (assets/page.html)."""
 
-    tables: Sequence[PageTable]  # of decisions
-    left_out: int  # how many rows, or combinations of labels, no table shows
-    levels: dict[str, Any] | None = None  # of a shop, for the script, which shows them in the place of the tables
+    tables: Sequence[PageTable]  # of decisions, where no script shows levels
+    left_out: int  # how many combinations of labels no table shows
+    levels: dict[str, Any] | None = None  # of a shop, for the script
     hidden: PageTable | None = None  # what empty shelves hid, if they did; it may have no rows
 
 
