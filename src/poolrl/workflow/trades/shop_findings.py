@@ -259,7 +259,7 @@ def _some(names: list[str]) -> str:
 
 
 def empty_shelves(config: Config, log: Table) -> LogFinding:
-    """How often shelves ran empty, product by product if there are few of them."""
+    """How often shelves ran empty, product by product, the emptiest first."""
     problem = config.problem.posed
     if config.sales is None:
         named = zip(config.problem.products, _amounts(log, log.columns.next_states), problem.demand_max, strict=True)
@@ -270,12 +270,8 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
         by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
         by_name = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
     shares = [(name, by_name[name]) for name in config.problem.products if by_name.get(name) is not None]
-    if len(shares) <= FEW_PRODUCTS:
-        text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
-    else:
-        ranked = sorted(shares, key=lambda pair: pair[1])
-        (low, least), (_, middle), (high, most) = ranked[0], ranked[len(ranked) // 2], ranked[-1]
-        text = f"{least:.0%} ({low}) to {most:.0%} ({high}), {middle:.0%} in the middle of {len(ranked):,} products"
+    ranked = sorted(shares, key=lambda pair: -pair[1])
+    text = _some([f"{name} {share:.0%}" for name, share in ranked])
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
 
 
