@@ -185,11 +185,8 @@ def test_packs_are_the_nearest_that_fit() -> None:
 
 def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) -> None:
     asked = Asked(chain)
-    plain = write(tmp_path / "stocks.csv", asked.rows())
-    columns = write(tmp_path / "packs.csv", [row | {"pack": 12} for row in asked.rows()])
-    found = rows_of(run("decide", chain, "--table", plain, "--packs", "bread=12,milk=12"))
-    by_column = rows_of(run("decide", chain, "--table", columns))
-    assert [row["order"] for row in by_column] == [row["order"] for row in found]
+    table = write(tmp_path / "packs.csv", [row | {"pack": 12} for row in asked.rows()])
+    found = rows_of(run("decide", chain, "--table", table))
     orders = {row["order"] for row in found}
     assert {int(order) % 12 for order in orders} == {0}  # whole numbers are written without a point
     assert {"0", "12", "24"} <= orders
@@ -197,13 +194,16 @@ def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) 
         level, stock = asked.levels[i // 2, i % 2], asked.stock[i // 2, i % 2]
         assert abs(stock + int(row["order"]) - level) <= 6 + 1e-9
         assert float(row["order_up_to"]) == pytest.approx(stock + int(row["order"]), abs=6e-7)
-    with pytest.raises(ValueError, match="has a column for packs: leave out --packs, or the column"):
-        run("decide", chain, "--table", columns, "--packs", "bread=2")
-    mixed = rows_of(run("decide", chain, "--table", plain, "--packs", "milk=12", "--whole"))
-    for i in range(0, len(mixed), 2):
-        up_to = float(mixed[i]["order_up_to"])  # bread is not packed
-        assert up_to == asked.stock[i // 2, 0] or up_to == round(asked.levels[i // 2, 0])
-        assert int(mixed[i + 1]["order"]) % 12 == 0
+    with pytest.raises(ValueError, match="--packs and --json go with --step"):
+        run("decide", chain, "--table", table, "--packs", "bread=2")
+    table = write(tmp_path / "stocks.csv", asked.rows())
+    for i, row in enumerate(rows_of(run("decide", chain, "--table", table, "--whole"))):
+        up_to = float(row["order_up_to"])
+        assert up_to == asked.stock[i // 2, i % 2] or up_to == round(asked.levels[i // 2, i % 2])
+    known = ("--labels", "shop=8,promo=yes", "--scale", "20", "--step", "Sat", "--stock", "3,4")
+    mixed = json.loads(run("decide", chain, *known, "--packs", "milk=12", "--whole", "--json"))["order"]
+    assert mixed["milk"] % 12 == 0
+    assert mixed["bread"] % 1 == 0  # it comes singly
 
 
 HEADER = "step,product,stock,shop,promo,scale\n"

@@ -52,7 +52,7 @@ def decide(
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a table go; standard output if left out.")] = None,
     whole: Annotated[bool, Parameter(help="Round levels to whole units.")] = False,
-    packs: Annotated[str | None, Parameter(help="Order in packs of these sizes, bread=12; others singly.")] = None,
+    packs: Annotated[str | None, Parameter(help="With --step: the sizes of packs, bread=12; others singly.")] = None,
     delimiter: Annotated[str, Parameter(help="With --table: the sign between cells, or tab.")] = ",",
     decimal: Annotated[str, Parameter(help="With --table: the sign before decimals, . or ,")] = ".",
     config: OwnConfig = None,
@@ -61,8 +61,9 @@ def decide(
     """One question or a table of them; refuse flags that do not go together."""
     if (step is None) == (table is None):
         raise ValueError("decide answers one of --step NAME or --table FILE")
-    if table is not None and (stock is not None or labels is not None or scale is not None or coming or json):
-        raise ValueError("--stock, --labels, --scale, --coming and --json go with --step; a table has its own columns")
+    if table is not None and (json or any(each is not None for each in (stock, labels, scale, coming, packs))):
+        flags = "--stock, --labels, --scale, --coming, --packs and --json"
+        raise ValueError(f"{flags} go with --step; a table has its own columns")
     if table is None and (out is not None or (delimiter, decimal) != PLAIN):
         raise ValueError("--out, --delimiter and --decimal go with --table")
     own = None
@@ -81,7 +82,7 @@ def decide(
         print(dumps(_facts(desk, asked, answers, labels)) if json else "\n".join(_lines(desk, asked, answers)))
     elif table is not None:
         mark = "\t" if delimiter in ("tab", "\\t") else delimiter
-        decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole, packs=packs)
+        decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole)
 
 
 def _facts(desk: Desk, asked: Questions, answers: Answers, labels: str | None) -> dict[str, Any]:

@@ -60,13 +60,11 @@ def fit(
     forecast = page_of(release, console)
     finished, privacy = release.earlier_fit == "finished", file.config.privacy
     if json:
-        facts: dict[str, object] = {"folder": str(folder), "certificate": release.certificate.model_dump()}
-        if finished:
-            facts["finished_earlier_fit"] = True
-        elif new_account:
-            facts["new_account_in"] = str(file.ledger)
-        if privacy.together:
-            facts["together"] = release.policy.report.to_dict().get("together")
+        facts = {
+            "folder": str(folder),
+            "certificate": release.certificate.model_dump(),
+            "finished_earlier_fit": finished,
+        }
         print(dumps(facts, indent=2))
         return
     if new_account and not finished:

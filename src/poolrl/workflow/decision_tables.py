@@ -69,7 +69,6 @@ class QuestionTable:
     desk: Desk
     delimiter: str = PLAIN[0]  # between the cells of a CSV file
     decimal: str = PLAIN[1]  # before its decimals
-    packs: FloatArray | None = None  # (products,), by the command line
     whole: bool = False
     header: Sequence[str] = ()
     at_once: int = 1  # rows that are answered together
@@ -98,8 +97,6 @@ class QuestionTable:
             raise ValueError(f"must have one column {missing[0]!r}{or_declared}{hint}: {', '.join(self.desk.needed)}")
         if not set(self.header).isdisjoint(self.desk.answered):
             raise ValueError(f"has answers already: columns {', '.join(self.desk.answered)}")
-        if self.packs is not None and self.has_packs:
-            raise ValueError("has a column for packs: leave out --packs, or the column")
 
     def called(self, meaning: str) -> str:
         """The name of a column in this table: that of the log, as poolrl.toml declares it, or our own."""
@@ -109,11 +106,6 @@ class QuestionTable:
     def has(self, meaning: str) -> bool:
         """Whether there is such a column."""
         return self.called(meaning) in self.header
-
-    @property
-    def has_packs(self) -> bool:
-        """Whether a column says the size of each row's pack."""
-        return "packs" in self.desk.takes and self.has("pack")
 
     def answer(self, cells: Cells, rows: int) -> list[Any]:
         """The columns of answers to some rows."""
@@ -125,8 +117,8 @@ class QuestionTable:
         for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
             state[:, i] = self._amounts(cells, name, f"the {name}")
         scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
-        pack = None if self.packs is None else self.packs[product, None]
-        if self.has_packs:
+        pack = None
+        if "packs" in desk.takes and self.has("pack"):
             pack = self._amounts(cells, "pack", "pack", positive=True)[:, None]
         empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
         known = np.stack(places, axis=1) if places else empty
@@ -174,10 +166,9 @@ def decide_table(
     delimiter: str = PLAIN[0],
     decimal: str = PLAIN[1],
     whole: bool = False,
-    packs: str | None = None,
 ) -> None:
     """Answer every row of a CSV file."""
-    table = QuestionTable(desk, delimiter, decimal, None if packs is None else desk.packs(packs), whole)
+    table = QuestionTable(desk, delimiter, decimal, whole)
     read = 0 if source == PIPE else source
     with (
         open(read, encoding="utf-8-sig", newline="", closefd=source != PIPE) as file,
