@@ -60,11 +60,8 @@ def fit(
     forecast = page_of(release, console)
     finished, privacy = release.earlier_fit == "finished", file.config.privacy
     if json:
-        facts = {
-            "folder": str(folder),
-            "certificate": release.certificate.model_dump(),
-            "finished_earlier_fit": finished,
-        }
+        facts: dict[str, object] = {"folder": str(folder), "finished_earlier_fit": finished}
+        facts["certificate"] = release.certificate.model_dump()
         print(dumps(facts, indent=2))
         return
     if new_account and not finished:
