@@ -28,10 +28,8 @@ from poolrl.certificate.certificate import seen_in
 from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
 from poolrl.certificate.release_files import CERTIFIED, PAGE, TREES
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.learning.by_count import tried_range
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.levels import costs_of_levels, unsettled_levels
-from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
@@ -44,9 +42,8 @@ from poolrl.workflow.trades.trade import PageTable, TradePage, trade_of
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
 
-# A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
-LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
-MOST_CURVE_POINTS = 120
+# A longer certificate is named and not repeated. A page of more label cells would be no page any more.
+LONGEST_CERTIFICATE, SHOWN_CELLS = 200_000, 60
 # The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
 # Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
@@ -124,7 +121,7 @@ def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
 
 
 def _cell_tables(policy: Policy) -> Iterator[PageTable]:
-    """For each label cell its decisions by state and step, and the picture of what they rest on."""
+    """For each label cell its decisions by state and step."""
     words, names, labels = trade_of(policy.problem).words, policy.names, policy.problem.labels
     states, decisions = shown_states(policy), decisions_of(policy)
     for cell, values in enumerate(islice(product(*labels.values), SHOWN_CELLS)):
@@ -136,35 +133,7 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
             rows,
             f"{words.decisions.capitalize()} by {' and '.join(names.products)} and {words.step}",
             ", ".join(f"{name} {value}" for name, value in zip(labels.names, values, strict=True)),
-            _picture(policy, cell, table[:, 0, 0].tolist()) if cell < MOST_PICTURES and table.shape[-1] == 1 else None,
         )
-
-
-def _picture(policy: Policy, cell: int, decisions: list[float]) -> dict[str, Any]:
-    """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
-    model = PrivateModel.of(policy)
-    problem, outcomes = model.problem, model.outcomes
-    laws, at = outcomes.by_cell
-    weights, points = laws[cell, 0, 0], at[cell, 0]
-    end, top = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0]), float(points[-1])
-    low, high = (end, top) if outcomes.higher else (0.0, end)
-    if 0 in problem.current_status:
-        # Only the side is known, and only at amounts that were tried.
-        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0].tolist()
-    shown = slice(None, None, max(1, len(points) // MOST_CURVE_POINTS))
-    reached = 1 - np.cumsum(weights) / weights.sum()
-    # 1, 2 or 5 times a power of ten, at least a fifth of the axis.
-    rough = max(top / 5, 1e-9)
-    power = 10 ** math.floor(math.log10(rough))
-    step = float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
-    return {
-        "name": f"law-{cell}",
-        "top": top,  # the end of the axis
-        "ticks": np.arange(0.0, top + step / 1e6, step).tolist(),
-        "curve": [*zip(points[shown].tolist(), reached[shown].tolist(), strict=True)],
-        "seen": (min(max(low, 0.0), top), min(max(high, 0.0), top)),
-        "decisions": decisions,
-    }
 
 
 def shop_of(policy: Policy) -> tuple[Inventory, OutcomeDistribution]:

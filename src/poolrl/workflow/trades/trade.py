@@ -108,7 +108,6 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     caption: str
     title: str = ""
-    picture: dict[str, Any] | None = None  # of an outcome's law (assets/pictures.svg)
 
 
 @dataclass(frozen=True)
