@@ -136,11 +136,7 @@ def _as_cost(number: float) -> str:
 def _what_was_replayed(replayed: Backtest) -> Iterator[str]:
     part = replayed.weeks - replayed.complete
     text = f"{replayed.weeks:,} {replayed.called} are replayed, {part:,} of them without some products. "
-    text += f"{replayed.left_out:,} are not."
-    if replayed.reasons:
-        why = ", ".join(f"{count:,} where {reason}" for reason, count in replayed.reasons.items())
-        text += f" Single products of weeks that are left out: {why}."
-    yield text
+    yield f"{text}{replayed.left_out:,} are not. 'poolrl check' says what they lack."
     if replayed.scale != "none":
         yield f"The scale that the policy orders by is {replayed.scale}."
     yield (

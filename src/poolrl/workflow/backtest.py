@@ -16,7 +16,6 @@ from typing import Any, cast
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.expressions import comparable
@@ -28,7 +27,6 @@ from poolrl.learning.policy import Levels, Policy
 from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.config.sales import SHUT, TWICE
 from poolrl.workflow.open_log import EXPLAINED
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
@@ -37,23 +35,13 @@ SCENARIOS = ("least", "estimated", "most")
 # Of a row, as `Columns` calls them; a log may have no scale.
 PARTS = ("states", "actions", "next_states", "scale")
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-# Why a product of a week is not replayed, the first that holds; `read_weeks` finds them in this order.
-LEFT_OUT = (
-    "a day stands twice",
-    "the shop was closed on a day",
-    "a field of a day cannot be read",
-    "a day has no row",
-    "numbers of a day do not fit each other",
-    "a label of a day was not declared",
-    "a day has no scale",
-)
 # Order-up-to levels (m, k) for a step, the numbers of the weeks (m,), their stocks (m, k) and scales (m, k).
 Ordering = Callable[[int, IntArray, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class Weeks:
-    """Amounts (n, H, k), NaN where one is missing; `why` (n, k) is 0 where all days of a product can be replayed."""
+    """Amounts (n, H, k), NaN where one is missing."""
 
     opening: FloatArray
     level: FloatArray
@@ -61,7 +49,7 @@ class Weeks:
     sold: FloatArray
     scale: FloatArray | None
     cells: IntArray  # (n, H, k), the label cell of each row
-    why: IntArray  # a place in LEFT_OUT, counted from 1
+    usable: BoolArray  # (n, k), where all days of a product can be replayed
     chosen: BoolArray  # (n,), the weeks that were asked for
     shop: IntArray  # (n,), of a sales export
     number: IntArray  # (n,), which calendar week
@@ -86,7 +74,7 @@ def _asked(log: Table, problem: Inventory) -> pa.Table:
     for i, name in enumerate(problem.labels.names):
         asked[f"label {i}"] = comparable(rows[columns.labels[name]], problem.labels, name)
     if log.facts.has_coordinates and set(EXPLAINED) <= set(rows.columns):
-        asked |= {name: rows[name] for name in EXPLAINED}
+        asked |= {name: rows[name] for name in ("shop", "monday")}
     return answer(rows.select(**asked))
 
 
@@ -150,22 +138,17 @@ def read_weeks(log: Table, problem: Inventory, since: str | None = None, period:
         if problem.censored:
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
-    twice = shut = np.zeros(shape, dtype=bool)
     chosen = np.ones(shape[0], dtype=bool)
     shop = number_of_week = np.zeros(shape[0], dtype=np.int64)
     if since is not None:
         chosen &= of_weeks(read("week", lambda values: _not_before(values, since), False), False)
-    if "why" in table.column_names:  # of a sales export
-        twice, shut = (
-            laid_out(pc.equal(table["why"], why).fill_null(False).to_numpy(), False) for why in (TWICE, SHUT)
-        )
+    if "monday" in table.column_names:  # of a sales export
         shop = of_weeks(read("shop", lambda shops: range(len(shops)), 0), 0)
         number_of_week = of_weeks(read("monday", lambda days: [day.toordinal() // 7 for day in days], 0), 0)
         if period is not None:
             chosen &= of_weeks(read("monday", lambda days: [period.holds(str(day)) for day in days], False), False)
-    broken = [(seen > 1) | twice, shut, (seen == 1) & ~number, seen == 0, ~fits, cells < 0, ~scaled]
-    why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
-    return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)
+    usable = ((seen == 1) & number & fits & (cells >= 0) & scaled).all(axis=1)
+    return Weeks(opening, level, left, sold, scale, cells, usable, chosen, shop, number_of_week)
 
 
 def _not_before(ids: list[Any], since: str) -> list[bool]:
@@ -210,7 +193,6 @@ class Backtest:
     weeks: int  # those of which at least one product is replayed
     complete: int  # those of which every product is
     left_out: int  # the others that were asked for
-    reasons: dict[str, int]  # products of weeks that are not replayed
     ran_empty: float  # share of days and products
     scale: str  # which one the policy ordered by, in words
     products: list[Replayed]
@@ -258,15 +240,12 @@ def replay_policy(
     if policy.guarantee.scaled != (weeks.scale is not None):
         had = "with" if policy.guarantee.scaled else "without"
         raise ValueError(f"the policy was learned {had} a scale, and the log is otherwise: use the file it came from")
-    used = (weeks.why == 0) & weeks.chosen[:, None]
+    used = weeks.usable & weeks.chosen[:, None]
     if not isinstance(policy.rule, Levels):
         # Such a rule may look at all products at once.
         used &= used.all(axis=1, keepdims=True)
-    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:].tolist()
-    reasons = {reason: count for reason, count in zip(LEFT_OUT, counts, strict=True) if count}
     if not used.any():
-        most = f": most often, {max(reasons, key=lambda reason: reasons[reason])}" if reasons else ""
-        raise ValueError(f"no complete trajectory that [period] or --from chooses is left{most}; run poolrl check")
+        raise ValueError("no complete trajectory that [period] or --from chooses is left; run poolrl check")
     kept = np.flatnonzero(used.any(axis=1))
     own = used[kept, None]
     cells = np.where(own, weeks.cells[kept], 0)
@@ -288,7 +267,7 @@ def replay_policy(
     scaled = "none" if weeks.scale is None else RECORDED if remade is None else REMADE
     complete, left_out = int(used.all(axis=1).sum()), int(weeks.chosen.sum()) - len(kept)
     ran_empty = float(empty.sum() / (used.sum() * problem.horizon))
-    return Backtest(len(kept), complete, left_out, reasons, ran_empty, scaled, products, called)
+    return Backtest(len(kept), complete, left_out, ran_empty, scaled, products, called)
 
 
 def _demands(policy: Policy, sold: FloatArray, empty: BoolArray, unit: FloatArray, cells: IntArray) -> list[FloatArray]:
