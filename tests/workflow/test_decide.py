@@ -229,7 +229,7 @@ GOOD = HEADER + "Sat,bread,2,7,no,9\n"
         (GOOD + "Sat,bread,2,,no,9\n", "line 3: shop is missing"),
         (GOOD + "Sat,bread,2,7,no\n", "line 3: has 5 cells, the header 6"),
         (GOOD + '\n"Sat\n",bread,2,7,no,9\nSat,bread,x,7,no,9\n', "line 6: the stock must be a finite number"),
-        (GOOD + 'Sat,bread,2,7,no,"9\nSat,bread,2,7,no,9\n', "end of data (is a quote not closed, after line 1?)"),
+        (GOOD + 'Sat,bread,2,7,no,"9\nSat,bread,2,7,no,9\n', "end of data; the last good line is 1"),
         (GOOD + 'Sat,bread,2,7,"no"x,9\n', "line 3: ',' expected after '\"'"),
         ("stock," + GOOD, "must have one column 'stock', but the header names it 2 times"),
         ("id,id," + GOOD, "must have one column 'id', but the header names it 2 times"),

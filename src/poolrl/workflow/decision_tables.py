@@ -200,8 +200,7 @@ def decide_table(
                     shown.append(column)
                 writer.writerows([*row, *more] for row, *more in zip(batch, *shown, strict=True))
         except csv.Error as error:
-            after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
-            raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
+            raise ValueError(f"{source}, line {rows.line_num}: {error}; the last good line is {line}") from None
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
 

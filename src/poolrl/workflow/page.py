@@ -42,8 +42,8 @@ from poolrl.workflow.trades.trade import PageTable, TradePage, trade_of
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
 
-# A longer certificate is named and not repeated. A page of more label cells would be no page any more.
-LONGEST_CERTIFICATE, SHOWN_CELLS = 200_000, 60
+# A page of more label cells would be no page any more.
+SHOWN_CELLS = 60
 # The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
 # Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
@@ -92,10 +92,8 @@ def release_page(release: Released, forecast: Forecast) -> str:
         (text, "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
         for text in (loader.get_source(environment, name)[0] for name in files)
     )
-    text = certificate.canonical().decode()
     return environment.get_template("page.html").render(
         certificate=certificate,
-        certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
         page=page,
         trade=trade,
         words=trade.words,
