@@ -163,14 +163,6 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     assert MOST_BYTES + 900_000 <= LARGEST_PAGE  # style, script, plain table, certificate and names beside the numbers
 
 
-def test_a_long_certificate_is_named() -> None:
-    release = made_up_release(["bread"], labels={"shop": [f"{shop:0200d}" for shop in range(1000)]})
-    assert len(release.certificate.canonical()) > 200_000
-    page = page_of(release)
-    assert "<code>certificate.json</code> beside this page" in page
-    assert "<pre" not in page
-
-
 def rows_of(text: str) -> list[list[str]]:
     assert text.startswith("\ufeff")  # a spreadsheet needs it
     return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))

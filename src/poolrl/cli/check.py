@@ -92,8 +92,7 @@ def backtest(
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)
-        called = "trajectories" if sales is None else "weeks of shops"
-        replayed = replay_policy(policy, weeks, remade, called, lambda share: bars.advance(task, 100 * share))
+        replayed = replay_policy(policy, weeks, remade, lambda share: bars.advance(task, 100 * share))
         warning = trade.forecast(policy, None, bars).warning
     if json:
         print(dumps(replayed.facts() | {"warning": warning}, indent=2))
@@ -110,17 +109,15 @@ def backtest(
 
 
 def _costs_by_product(replayed: Backtest) -> RichTable:
-    """Costs by product. Of many products, those that change most."""
+    """Costs by product, those that change most first."""
     table = RichTable(box=None, padding=(0, 2, 0, 0))
     table.add_column("mean cost\nof a week", overflow="fold")
     changes = [f"{'change' * (place == 0)}\n{each}" for place, each in enumerate(SCENARIOS)]
     for name in ("\nweeks", "estimated\nthen", "\npolicy", *changes):
         table.add_column(name, justify="right", no_wrap=True)
-    shown = replayed.products
-    if len(shown) > MOST_SHOWN:
-        ranked = sorted(shown, key=lambda each: each.change[1])
-        shown = ranked[: MOST_SHOWN // 2] + ranked[-MOST_SHOWN // 2 :]
-        table.caption = f"Of {len(ranked):,} products, the {len(shown)} that change most; --json has them all."
+    shown = sorted(replayed.products, key=lambda each: -abs(each.change[1]))[:MOST_SHOWN]
+    if len(shown) < len(replayed.products):
+        table.caption = f"The {MOST_SHOWN} products that change most; --json has all {len(replayed.products):,}."
         table.caption_justify = "left"
     for each in (*shown, replayed.in_all):
         costs = [each.shops[1], each.policy[1]]
@@ -135,7 +132,7 @@ def _as_cost(number: float) -> str:
 
 def _what_was_replayed(replayed: Backtest) -> Iterator[str]:
     part = replayed.weeks - replayed.complete
-    text = f"{replayed.weeks:,} {replayed.called} are replayed, {part:,} of them without some products. "
+    text = f"{replayed.weeks:,} weeks are replayed, {part:,} of them without some products. "
     yield f"{text}{replayed.left_out:,} are not. 'poolrl check' says what they lack."
     if replayed.scale != "none":
         yield f"The scale that the policy orders by is {replayed.scale}."

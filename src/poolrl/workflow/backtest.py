@@ -196,7 +196,6 @@ class Backtest:
     ran_empty: float  # share of days and products
     scale: str  # which one the policy ordered by, in words
     products: list[Replayed]
-    called: str = "trajectories"
 
     @property
     def in_all(self) -> Replayed:
@@ -217,14 +216,14 @@ class Backtest:
             verdict = "not cheaper by the estimate"
         share = f"{changes[1] / shops[1]:+.1%}" if shops[1] > 0 else "n/a"
         return (
-            f"In these {self.weeks:,} {self.called} the policy would have been {verdict}: {changes[1]:+,.1f} a week "
+            f"In these {self.weeks:,} weeks the policy would have been {verdict}: {changes[1]:+,.1f} a week "
             f"({share}) by the estimate, between {low:+,.1f} and {high:+,.1f}."
         )
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
         rows = [asdict(part) | {"change": part.change} for part in (*self.products, self.in_all)]
-        known = {name: fact for name, fact in vars(self).items() if name not in ("products", "called")}
+        known = {name: fact for name, fact in vars(self).items() if name != "products"}
         return {"notice": EYES_ONLY, **known, "scenarios": SCENARIOS, "costs": rows, "in_words": self.in_words}
 
 
@@ -232,7 +231,6 @@ def replay_policy(
     policy: Policy,
     weeks: Weeks,
     remade: SameWeekday | None = None,
-    called: str = "trajectories",
     progress: Callable[[float], object] = lambda share: None,
 ) -> Backtest:
     """Let the policy order from the opening stock of every week on, and compare."""
@@ -267,7 +265,7 @@ def replay_policy(
     scaled = "none" if weeks.scale is None else RECORDED if remade is None else REMADE
     complete, left_out = int(used.all(axis=1).sum()), int(weeks.chosen.sum()) - len(kept)
     ran_empty = float(empty.sum() / (used.sum() * problem.horizon))
-    return Backtest(len(kept), complete, left_out, ran_empty, scaled, products, called)
+    return Backtest(len(kept), complete, left_out, ran_empty, scaled, products)
 
 
 def _demands(policy: Policy, sold: FloatArray, empty: BoolArray, unit: FloatArray, cells: IntArray) -> list[FloatArray]:

@@ -28,13 +28,9 @@ from poolrl.workflow.trades.trade import trade_of
 FEW_PRODUCTS = 12
 # With more error than this, z would miss the weakest of the managers' logs.
 MOST_ERROR = 0.03
-REMEDY_OF_TABLE = (
-    "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that tells "
-    "shops apart a label"
-)
-REMEDY_OF_EXPORT = (
-    'give [sales] a scale, "same weekday, last 4 weeks" or a column with your forecast, with demand_max in multiples '
-    "of it, and [problem] labels for what managers know beforehand, such as the shop or a promotion"
+REMEDY = (
+    'give a scale (in [sales] "same weekday, last 4 weeks", or a column with your forecast), with demand_max in '
+    "multiples of it, and [problem] labels for what managers know beforehand, such as the shop or a promotion"
 )
 
 
@@ -283,8 +279,7 @@ def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     except ValueError as error:
         return LogFinding(what, "good", f"could not be compared: {error}")
     seen = f"{advice_about_orders(tested)} (effect {tested.effect:+.2f}, z {tested.z:+.1f})"
-    remedy = REMEDY_OF_TABLE if file.config.sales is None else REMEDY_OF_EXPORT
-    mend = f"; {remedy}; then check again" if tested.flagged else ""
+    mend = f"; {REMEDY}; then check again" if tested.flagged else ""
     return LogFinding(what, "note" if tested.flagged else "good", f"{seen}{mend}")
 
 
