@@ -129,7 +129,7 @@ def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:
     """Two names for a product, none for the stock; a flag answers, and does not need to be in the header."""
     export = tmp_path / "export.csv"
     export.write_text("store,date,Artikel,Artikelnummer,x,delivery,sold\n")
-    asked = r"--product-column \(Artikel or Artikelnummer\), --opening-column \(no name.* other stocks"
+    asked = r"--product-column \(Artikel or Artikelnummer\), --opening-column \(no name.* on a terminal"
     with pytest.raises(ValueError, match=asked):
         init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)})
     named = {"sales": str(export), "product_column": "Artikel", "opening_column": "x"}

@@ -81,7 +81,7 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run, monkeypatch
     assert found["gap_without_data"] > gaps[-1]
     sizes = [(line["units"], line["worst"]) for line in found["sizes"]]
     assert sizes[-1][1] <= 0.05 < sizes[-2][1]
-    assert sizes[-2][0] <= found["units_needed"] <= 1.1 * sizes[-1][0]
+    assert found["units_needed"] == sizes[-1][0]
     assert 0.5 in [line["rho"] for line in found["budgets"]]  # the file's own
     for wrong, message in (
         (["--demand", "norml"], "did you mean normal"),

@@ -38,7 +38,6 @@ from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names
 from poolrl.plans.environment import ModelEnv
 from poolrl.workflow.decision_tables import open_desk
-from poolrl.workflow.page import cost_by_model, what_if_table
 from tests.helpers.own_problems import Wear
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
@@ -171,26 +170,6 @@ def test_a_model_says_what_it_rests_on(model: PrivateModel) -> None:
     assert "of outcomes lie in the range that past decisions explored" in repr(model)
     assert "NOT PRIVATE" in repr(model)  # by its seeded noise
     assert model.explored.shape == (3, 2)
-
-
-def test_what_ifs_are_plans_of_the_same_model() -> None:
-    """Dearer shortage, higher levels; and nobody saves by keeping levels that were best for other costs."""
-    problem = shop(labels=LABELS)
-    policy = Pool(1.0).fit(problem, log_of(problem), noise=SeededNoise(5))
-    table = what_if_table(policy)
-    assert table is not None
-    half, twice, five = table.rows
-    assert [row[0].removeprefix("a missed sale costs ") for row in (half, twice, five)] == [
-        f"{times} as much" for times in ("half", "twice", "five times")
-    ]
-    assert half[1].endswith(" lower")
-    move, saved = ([float(row[column].split("%")[0]) for row in (twice, five)] for column in (1, 2))
-    assert 0 < move[0] < move[1]
-    assert 0 < saved[0] < saved[1]
-    other = shop(labels=LABELS, shortage=[1.0, 1.8])
-    planned = PrivateModel.of(policy).plan(other)
-    assert twice[1] == f"{np.median(planned.levels / policy.levels) - 1:.0%} higher"
-    assert twice[2] == f"{1 - cost_by_model(planned, other) / cost_by_model(policy, other):.1%}"
 
 
 TOP = 10.0

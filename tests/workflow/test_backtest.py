@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import (
     EYES_ONLY,
-    LEFT_OUT,
     RECORDED,
     REMADE,
     Backtest,
@@ -115,7 +113,6 @@ def test_scale_and_labels_reach_the_policy() -> None:
     log = Trajectories(**moved, labels=labels)
     found = replay_policy(policy_of(levels, problem, scaled=True), weeks_of(log, problem))
     assert (found.weeks, found.left_out) == (2, 1)
-    assert found.reasons == {"a label of a day was not declared": 1}
     # Demand is 10 a day. The first policy holds nothing, the second 10 and then 10.
     assert found.in_all.policy == [10.0, 10.0, 10.0]
     assert found.in_all.shops == [40.0, 40.0, 40.0]
@@ -132,34 +129,28 @@ def test_incomplete_weeks_are_left_out() -> None:
     steps = [0, 1, 0, 0, 1, 1, 0, 1, 1, 0]
     left = [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, None, 4.0, 3.0]
     weeks = read_weeks(table_of(ids, steps, left), PROBLEM)
-    why = [None if place == 0 else LEFT_OUT[place - 1] for place in weeks.why[:, 0]]
-    assert why == [None, "a day has no row", "a day stands twice", "a field of a day cannot be read", None]
-    assert weeks.left[weeks.why[:, 0] == 0, :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert weeks.usable[:, 0].tolist() == [True, False, False, False, True]
+    assert weeks.left[weeks.usable[:, 0], :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+MONDAYS = [f"shop {shop}, week of {day}" for shop, day in ((1, "2025-03-03"), (1, "2025-03-10"), (2, "2025-03-17"))]
 
 
 @pytest.mark.parametrize(
-    ("since", "by", "kept"),
+    ("ids", "since", "kept"),
     [
-        (None, None, 3),
-        ("2025-03-10", None, 2),  # the date within the id
-        ("shop 2", None, 1),
-        ("12", "number", 1),
-        ("10", "text", 2),  # as every column of a CSV file: "9" is no later than "10"
-        ("2025-03-11", "monday", 1),
-        ("2025-03-10", "text", "no value of its column holds one"),
-        ("x", "number", "must be a number"),
-        ("9", "no", "--by"),
+        (MONDAYS, None, 3),
+        (MONDAYS, "2025-03-10", 2),  # the date within the id
+        (MONDAYS, "shop 2", 1),
+        ([9, 10, 12], "12", 1),
+        (["9", "10", "12"], "10", 2),  # as every column of a CSV file: "9" is no later than "10"
+        ([9, 10, 12], "2025-03-10", 0),
     ],
 )
-def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int | str) -> None:
-    mondays = ["2025-03-03", "2025-03-10", "2025-03-17"]
-    weeks = [f"shop {shop}, week of {monday}" for shop, monday in zip("112", mondays, strict=True)]
-    more = {"number": [9, 10, 12], "text": ["9", "10", "12"], "monday": mondays}
-    table = table_of(weeks * 2, [0] * 3 + [1] * 3, [1.0] * 6, **{name: values * 2 for name, values in more.items()})
-    with pytest.raises(ValueError, match=kept) if isinstance(kept, str) else nullcontext():
-        found = read_weeks(table, PROBLEM, since, by)
-        assert found.chosen.sum() == kept
-        assert (found.why == 0).all()
+def test_later_weeks_are_chosen(ids: list[Any], since: str | None, kept: int) -> None:
+    found = read_weeks(table_of(ids * 2, [0] * 3 + [1] * 3, [1.0] * 6), PROBLEM, since)
+    assert found.chosen.sum() == kept
+    assert found.usable.all()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +163,7 @@ def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int | s
     ],
 )
 def test_a_backtest_says_what_it_found(shops: list[float], policy: list[float], words: str) -> None:
-    assert words in Backtest(10, 10, 0, {}, 0.1, "none", [Replayed("bread", 10, shops, policy)]).in_words
+    assert words in Backtest(10, 10, 0, 0.1, "none", [Replayed("bread", 10, shops, policy)]).in_words
 
 
 def test_the_command(one_release: Path, run: Run) -> None:
@@ -189,8 +180,6 @@ def test_the_command(one_release: Path, run: Run) -> None:
     assert (one_release / "ledger.sqlite").read_bytes() == before
     later = json.loads(run(*asked, "--from", "200", "--json"))
     assert later["weeks"] == 100
-    with pytest.raises(ValueError, match="--by goes with --from"):
-        run(*asked, "--by", "step")
 
 
 # Of a sales export, against the demand that only nature knows.
@@ -201,7 +190,7 @@ RULE = SameWeekday(4, 1.0)
 
 def opened(file: ConfigFile, since: str | None = None) -> Weeks:
     with open_log(file, explained=True, every_period=True) as log:
-        return read_weeks(log, file.config.problem.posed, since, None, file.config.declared_period())
+        return read_weeks(log, file.config.problem.posed, since, file.config.declared_period())
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +233,7 @@ def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
 
 def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks: Weeks) -> None:
     """And sales that stay as they were make the scales that the engine made, to the last bit."""
-    problem, used = example.config.problem.posed, weeks.why == 0
+    problem, used = example.config.problem.posed, weeks.usable
     kept = np.flatnonzero(used.any(axis=1))
 
     def as_then(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
@@ -292,7 +281,7 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
         assert each.change[2] <= true <= each.change[0]
         assert each.change[0] - each.change[2] < each.shops[0]
     # With the true demand itself in place of a scenario, the replay is that simulation.
-    used = weeks.why == 0
+    used = weeks.usable
     kept = np.flatnonzero(used[:, 0])
     known, cells = in_chain(weeks, demand)[kept], weeks.cells[kept]
 
@@ -311,9 +300,9 @@ def test_a_long_table_is_read_like_a_wide_one() -> None:
     long = Table(melted(log), **long_columns(scale=["scale"], labels=["store", "promo"]))
     assert isinstance(problem, LostSales)
     first, second = (read_weeks(each, problem) for each in (wide, long))
-    for name in ("opening", "level", "left", "scale", "cells", "why"):
+    for name in ("opening", "level", "left", "scale", "cells", "usable"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    assert (first.why == 0).any()
+    assert first.usable.any()
 
 
 def row(day: int, product: str, shop: str = "1", **fields: str) -> list[str]:
@@ -331,14 +320,7 @@ def test_products_are_lost_one_by_one_and_counted(tmp_path: Path) -> None:
     rows[rows.index(row(1, "milk", "4"))] = row(1, "milk", "4", sales="50")
     write_export(tmp_path, rows)
     found = opened(configured(tmp_path, export_facts()))
-    why = [[None if each == 0 else LEFT_OUT[each - 1] for each in products] for products in found.why]
-    assert why == [
-        [None, "a day has no row"],
-        ["a day stands twice", None],
-        [None, "a field of a day cannot be read"],
-        [None, "numbers of a day do not fit each other"],
-        [None, None],
-    ]
+    assert found.usable.tolist() == [[True, False], [False, True], [True, False], [True, False], [True, True]]
     problem = LostSales(horizon=2, products=2, holding=1.0, shortage=2.0, demand_max=20.0)
     result = replay_policy(policy_of(np.full((2, 2), 5.0), problem), found)
     assert (result.weeks, result.complete, result.left_out) == (5, 1, 0)

@@ -251,7 +251,7 @@ def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, comman
     answer = command_line("check", "--config", tmp_path / "poolrl.toml", "--json")
     (seen,) = (each["seen"] for each in json.loads(answer.out)["findings"] if each["what"] == "orders and demand")
     assert seen.startswith("orders follow demand, so demand is overestimated (effect +0.4")
-    assert 'give [sales] a scale, "same weekday, last 4 weeks"' in seen
+    assert 'give a scale (in [sales] "same weekday, last 4 weeks"' in seen
     assert "[problem] labels for what managers know beforehand, such as the shop or a promotion" in seen
 
 

