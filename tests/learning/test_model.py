@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
 
 from poolrl import (
     Backlog,
@@ -36,7 +33,6 @@ from poolrl.checks import FloatArray
 from poolrl.learning.fitted import FittedU, fit_values
 from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names
-from poolrl.plans.environment import ModelEnv
 from poolrl.workflow.decision_tables import open_desk
 from poolrl.workflow.page import cost_by_model, what_if_table
 from tests.helpers.own_problems import Wear
@@ -353,31 +349,3 @@ GIVEN: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "demand_ma
 def test_depots_that_cannot_be(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_any_problem_is_an_environment(common: PrivateModel) -> None:
-    """Which says so if it has not begun, and takes a decision that is no number."""
-    check_env(ModelEnv(common, a_depot()), skip_render_check=True)
-    check_env(ModelEnv(common, common.problem), skip_render_check=True)
-    shop = ModelEnv(common, common.problem)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
-        shop.step(np.zeros(2))
-    shop.reset(seed=1)
-    assert np.isfinite(shop.step(np.array([np.nan, 0.5]))[1])
-
-
-def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(common: PrivateModel, fitted: Policy) -> None:
-    """80 trajectories side by side, to five standard errors."""
-    depot, policy, many = a_depot(), fitted, 80
-    shops = SyncVectorEnv([lambda: ModelEnv(common, depot)] * many)
-    seen, _ = shops.reset(seed=3)
-    rewards = np.zeros(many)
-    for step in range(3):
-        state = seen[:, :3].astype(float) * depot.state_high
-        low, high = depot.allowed(step, state)
-        seen, reward, ended, _, _ = shops.step((policy.act(step, state) - low) / np.maximum(high - low, 1e-9))
-        assert ended.all() == (step == 2)
-        rewards += reward
-    paths = rollout_cost(depot, policy, common.sample(1_000, rng=np.random.default_rng(2)))
-    assert -rewards.mean() == pytest.approx(paths, abs=5 * rewards.std() / np.sqrt(many))

@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import FloatArray, as_floats
+from poolrl.learning.law import Law
 from poolrl.learning.model import PrivateModel
+from poolrl.learning.together import drawn_together
 from poolrl.plans.orders import OrderPlan, UnitLaws, one_cell, solve_orders, unit_laws
 from poolrl.problems.operations import Operations
 
@@ -212,7 +214,11 @@ def simulated_costs(laws: UnitLaws, rule: Levelling, rng: np.random.Generator, p
     stock, cost = np.zeros((paths, columns)), np.zeros(paths)
     for step in range(horizon):
         level = rule(step, stock)
-        left, now = laws.sold(step, level, level - stock, rng)
+        shares = drawn_together(rng, (paths, columns), laws.together).T
+        sold = [Law(law).bins_at(share) for law, share in zip(laws.chance[:, step], shares, strict=True)]
+        demand = np.stack(sold, axis=1) * laws.width
+        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
+        now = terms.purchase[:, step] * (level - stock) + terms.of_leftovers((slice(None), step), left, missing)
         cost += terms.discount**step * now.sum(axis=1)
         stock = (1 - terms.spoilage[:, step]) * left
     return cost - terms.discount**horizon * (terms.salvage * stock).sum(axis=1)
