@@ -311,7 +311,6 @@ def test_capacity_is_never_exceeded_and_stays_unused_if_ample(model: PrivateMode
     ample = plan_capacity(model, Operations(), volumes=1.0, capacity=1e6, rng=rng)
     np.testing.assert_array_equal(ample.prices, 0.0)
     np.testing.assert_allclose(ample.order_up_to(0, [0.0, 0.0]), plan_orders(model, Operations()).order(0, [0.0, 0.0]))
-    assert "no plan costs less than" in str(tight)
     with pytest.raises(ValueError, match="more than the capacity"):
         tight.order_up_to(0, [20.0, 20.0])
     for step, held in ((-1, [0.0, 0.0]), (3, [0.0, 0.0]), (0, [0.0])):

@@ -68,13 +68,6 @@ class CapacityPlan(CapacityRule):
         """How much more than the least cost this plan may cost at most, on the model: mean of simulated paths."""
         return self.cost / self.bound - 1 if self.bound > 0 else 0.0
 
-    def __str__(self) -> str:
-        most = max(self.gap, 0.0) + 2 * self.error / self.bound if self.bound > 0 else 0.0
-        return (
-            f"cost {self.cost:.5g} ± {self.error:.2g}, no plan costs less than {self.bound:.5g}: certified within "
-            f"{most:.2%} on the model, two standard errors of the simulated paths included"
-        )
-
 
 def plan_capacity(
     model: PrivateModel,
