@@ -159,10 +159,6 @@ def test_a_fine_tree_is_read_at_fewer_bins() -> None:
     coarse = Observed.of(levels, 4.0, 8)
     assert coarse.sums == pytest.approx(Observed.of(levels[:2], 4.0, 8).sums)
     assert coarse.precision == pytest.approx(Observed.of(levels[:2], 4.0, 8).precision)
-    # Where no such level was released, four leaves are summed, and so is their noise.
-    summed = Observed.of(levels[-1:], 4.0, 8)
-    assert summed.sums == pytest.approx(levels[-1].reshape(2, 2, 8, 4).sum(axis=-1) / 4)
-    assert summed.precision == pytest.approx(np.eye(8) / 4)
 
 
 def distance(found: FloatArray, law: FloatArray) -> FloatArray:
