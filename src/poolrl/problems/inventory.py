@@ -8,10 +8,18 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats, public_array, whole
 from poolrl.problems.labels import Labels
-from poolrl.problems.problem import ROUNDING, Boundary, LevelProblem, Observation, OutcomeProblem, require_stored
+from poolrl.problems.problem import (
+    ROUNDING,
+    Boundary,
+    LeftoverCosts,
+    Observation,
+    OutcomeProblem,
+    SeparableProblem,
+    require_stored,
+)
 
 
-class Inventory(LevelProblem):
+class Inventory(LeftoverCosts, SeparableProblem):
     """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.
 
     Amounts are in the user's units, or in multiples of a log's scale. `holding` and `shortage` are costs per unit and
@@ -23,6 +31,9 @@ class Inventory(LevelProblem):
     large day is many multiples of a small day's scale.
     """
 
+    planner = "levels"  # of all label cells at once
+    action_sets_state = True
+    costs = ("holding", "shortage")
     # `simulation.logs` sets it, because this room is public and must not import a room that holds logs.
     simulate_log: ClassVar[Callable[..., Any]]
 
@@ -94,9 +105,10 @@ class Inventory(LevelProblem):
         labelled = np.unravel_index(cell, self.labels.shape) if self.labels else ()
         return self.of_leftovers((*labelled, step, np.arange(self.products)), left, missing)
 
-    def without_boundary(self) -> Self:
-        """The same shop with λ = 1: no limit on orders, and every row is observed."""
-        return self.changed(boundary=1.0)
+    @property
+    def needs_own_planner(self) -> bool:
+        """Formulas know neither labels nor a scale profile."""
+        return bool(self.labels) or bool((self.scale_profile != 1).any())
 
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
         """The shop of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import BoolArray, FloatArray, public_array
-from poolrl.problems.problem import LeftoverCosts, LevelProblem
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import LeftoverCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Operations:
     cycle: bool = False
     discount: float = 1.0
 
-    def of(self, problem: LevelProblem) -> ShopTerms:
+    def of(self, problem: Inventory) -> ShopTerms:
         """For every column (label cell and product); refuses, in words, what no shop can do."""
         shape = (*problem.labels.shape, problem.horizon, problem.products)
         arrays: dict[str, Any] = {}

@@ -1,11 +1,10 @@
 """What is public about a sequential decision: spaces, boundary, rewards and, if declared, its outcomes.
 
-Four kinds of problem. Each declares more than the one before:
+Three kinds of problem. Each declares more than the one before:
 
     Problem            s, a → s′ by an unknown kernel                                  learn with Visits
     OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)                      learn with Outcomes
     SeparableProblem   ... and coordinate i of s′ depends on coordinate i of s, a, ξ   plan with Separable
-    LevelProblem       ... and costs are linear in what is left and what is missing    plan levels of all label cells
 
 Your own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
 actions (m, d), outcomes (m, k); leading axes broadcast.
@@ -14,7 +13,7 @@ actions (m, d), outcomes (m, k); leading axes broadcast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -81,7 +80,8 @@ class Problem(ABC):
     shows: tuple[str, ...] = ()
     shown_low: FloatArray = np.zeros(0)
     shown_high: FloatArray = np.zeros(0)
-    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
+    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown. Steps
+    # are then rounds of a season: they share one law, none is idle, and decisions are named freely.
     counts_down: bool = False
     example: ClassVar[Mapping[str, Any]] = {}  # facts of a small one, to try things on
 
@@ -261,25 +261,11 @@ class OutcomeProblem(Problem):
         return "nodes" if self.state_dim + self.action_dim <= MOST_ON_NODES else "fitted"
 
     @property
-    def one_season(self) -> bool:
-        """Whether steps are rounds of a season.
-
-        They share one law, none is idle, decisions are named freely and are the levels at which outcomes are cut off.
-        A season may end early, and later rounds then show nothing.
-        """
-        return self.counts_down
-
-    @property
     def shows_levels(self) -> bool:
         """Whether outcomes are cut off at the actions, and some outcome is seen on one side of them."""
         # One action is the level of all outcomes. With two of them a row would stand in two cells.
         seen = len(self.current_status) < self.outcome_dim
         return self.censored and self.counts_down and self.action_dim == 1 and seen
-
-    @property
-    def earns(self) -> bool:
-        """Whether rewards are earnings, so that costs below zero can be compared as shares."""
-        return self.counts_down
 
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
@@ -358,39 +344,6 @@ class LeftoverCosts:
     def of_leftovers(self, place: Any, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺, by both amounts, at a place of the tables of costs."""
         return np.asarray(self.holding[place] * left + self.shortage[place] * missing)
-
-
-class LevelProblem(LeftoverCosts, SeparableProblem):
-    """A separable problem of products in stock, whose best plan orders up to a level.
-
-    Tables of costs are (*labels, H, k). Tomorrow knows what is left, and nothing else.
-    """
-
-    products: int  # k
-    scale_profile: FloatArray  # (*labels, H, k) how large the scale usually is; only ratios matter
-    label_bounds: FloatArray  # (*labels, k) the most demand of each label cell
-    demand_max: FloatArray  # (k,) of all of them
-    share: FloatArray  # (H, k) λ as a share of it
-    planner = "levels"  # of all label cells at once
-    action_sets_state = True
-    costs = ("holding", "shortage")
-
-    @property
-    def needs_own_planner(self) -> bool:
-        """Formulas know neither labels nor a scale profile."""
-        return bool(self.labels) or bool((self.scale_profile != 1).any())
-
-    def costs_differ(self, label: int) -> bool:
-        """Whether costs differ along a label, which is named by its number."""
-        return bool(np.ptp(self.holding, label).any() or np.ptp(self.shortage, label).any())
-
-    @abstractmethod
-    def without_boundary(self) -> Self:
-        """The same with λ = 1: no limit on orders, and every row is observed."""
-
-    @abstractmethod
-    def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
-        """The problem of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
 
 
 def broken_declarations(problem: OutcomeProblem) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,8 @@ from poolrl.learning.outcomes import OutcomeDistribution, known_outcomes, unifor
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.problem import ROUNDING, LevelProblem, OutcomeProblem
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import ROUNDING, OutcomeProblem
 
 
 def rollout_costs(
@@ -58,8 +59,8 @@ def relative_gap(
 ) -> float:
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
-    # A problem that earns has costs below zero: earnings are compared with the benchmark's.
-    if best == 0 or (best < 0 and not problem.earns):
+    # Rounds earn, so costs are below zero: earnings are compared with the benchmark's.
+    if best == 0 or (best < 0 and not problem.counts_down):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
     return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
 
@@ -71,7 +72,7 @@ def cost_difference(
     return rollout_cost(problem, policy, outcomes, **known) - rollout_cost(problem, benchmark, outcomes, **known)
 
 
-def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
+def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
     """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`."""
     return costs_of_levels(problem, known_outcomes(problem, probabilities), levels)
 
