@@ -220,16 +220,6 @@ def test_demand_that_waits_is_not_planned_as_lost() -> None:
     assert waiting.plan().levels.shape == (2, 1)
 
 
-def test_orders_are_packs_on_top_of_the_stock(model: PrivateModel) -> None:
-    plan = plan_orders(model, Operations(pack=[4.0, 6.0]))
-    for stock in ([0.0, 0.0], [5.0, 3.0], [29.0, 29.0]):
-        ordered = plan.order(0, stock)
-        np.testing.assert_allclose(ordered / [4.0, 6.0], np.rint(ordered / [4.0, 6.0]), atol=1e-9)
-    assert plan.order(0, [[0.0, 0.0], [1.0, 2.0]]).shape == (2, 2)
-    with pytest.raises(ValueError, match="2 products"):
-        plan.order(0, [1.0])
-
-
 @pytest.mark.parametrize("kind", ["bought and sold", "half of it spoils"])
 def test_a_plan_costs_on_paths_what_it_said(model: PrivateModel, kind: str) -> None:
     """To four standard errors. No fixed cost: up to one level from every stock."""

@@ -41,7 +41,7 @@ from poolrl.privacy.release import release_rows
 from poolrl.privacy.sensitivity import joint_table, outcome_trees
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
-from poolrl.problems.rounds import DynamicPricing, Rounds
+from poolrl.problems.rounds import DynamicPricing
 from poolrl.workflow.trades.trade import TRADES, trade_named
 from tests.helpers.neighbours import plant_layout
 
@@ -121,16 +121,6 @@ def test_one_trajectory_moves_no_more_than_is_paid_for(name: str, seed: int, lab
         one, other = (each.outcome_leaves(problem, bins=8, formula=joint_cells) for each in (first, second))
         assert ((one - other) ** 2).sum() <= joint_table(problem, bands=8, per_unit=1).sensitivity_squared
         np.testing.assert_array_equal(one.sum(axis=-1), first.outcome_leaves(problem, bins=8).sum(axis=-1))
-
-
-WITH_LEVELS = [name for name in KINDS if make(name).shows_levels]
-
-
-def test_kinds_whose_rows_show_no_side_have_no_joint_table() -> None:
-    assert {"lost sales", "reserve-auction", "first-price-bidding"} <= set(WITH_LEVELS)
-    assert "dynamic-pricing" not in WITH_LEVELS
-    with pytest.raises(ValueError, match="got DynamicPricing"):
-        Pool(1.0, dependence=0.1).prepare(make("dynamic-pricing"))
 
 
 class TwoKnobs(FirstPriceBidding):
@@ -349,13 +339,7 @@ def test_bounds_of_what_is_shown_are_checked(high: Any) -> None:
         check_problem(problem)
 
 
-def test_words_are_those_of_the_trade() -> None:
+def test_every_kind_has_its_trade() -> None:
     for name, kind in KINDS.items():
-        trade = trade_named(name)
-        assert trade.problem is kind
-        assert trade.words.decisions != "actions", name
-        if issubclass(kind, Rounds):
-            assert set(trade.words.keys) == set(kind.example)
-            assert len(trade.words.states) == 1
+        assert trade_named(name).problem is kind
     assert set(TRADES) == set(KINDS)
-    assert trade_named("lost sales").words.decisions == "order-up-to levels"

@@ -138,19 +138,6 @@ def test_the_law_is_found_again(problem: OutcomeProblem, within: float) -> None:
             assert law[points < place].sum() == pytest.approx((outcomes[:, 0, i] < place).mean(), abs=within)
 
 
-def test_sides_are_a_property_of_the_problem() -> None:
-    """Bids seen when won and bids seen when lost tell the same law, from opposite sides."""
-    rng = np.random.default_rng(4)
-    competing = rng.lognormal(0.0, 0.4, (30_000, 1, 1)).clip(0, 4)
-    bids = []
-    for feedback in ("won", "lost"):
-        problem = FirstPriceBidding(horizon=1, wins=1, worth=2.0, bid_max=4.0, feedback=feedback)
-        policy = Pool(1.0).fit(problem, simulate_log(problem, competing, rng=rng), noise=SeededNoise(1))
-        bids.append(policy.act(0, [1.0])[0])
-    best = saa(FirstPriceBidding(horizon=1, wins=1, worth=2.0, bid_max=4.0), competing).act(0, [1.0])[0]
-    assert bids == pytest.approx([best, best], rel=0.08)
-
-
 def test_isotonic_regression_by_hand() -> None:
     """100 tries in each of four bins, of whom 20, 60, 40 and 90 did not buy: the middle two are pooled to a half."""
     before = np.array([20.0, 60.0, 40.0, 90.0]) * 1e4
@@ -225,12 +212,11 @@ def test_amounts_of_very_different_size_share_a_policy() -> None:
     policy = Pool(1.0).fit(auction, log, noise=SeededNoise(1))
     unit = policy.act(0, [1.0], scale=1.0)
     np.testing.assert_allclose(policy.act(0, [1.0], scale=250.0), 250.0 * unit)
-    plain = Pool(1.0).fit(auction, simulate_log(auction, bids, rng=rng), noise=SeededNoise(1))
-    earned = [
+    earned, best = (
         np.where(bids[:, 0, 0] >= reserve, np.maximum(bids[:, 0, 1], reserve), 0.0).mean()
-        for reserve in (unit[0], plain.act(0, [1.0])[0])
-    ]
-    assert earned[0] == pytest.approx(earned[1], rel=0.02)
+        for reserve in (unit[0], saa(auction, bids).act(0, [1.0])[0])
+    )
+    assert earned == pytest.approx(best, rel=0.02)
     with pytest.raises(ValueError, match="learned with a scale"):
         policy.act(0, [1.0])
 
