@@ -45,11 +45,6 @@ class UnitLaws:
     together: float = 0.0  # the correlation of the products' demand at a step
 
     @property
-    def left(self) -> FloatArray:
-        """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        return cumulative(np.cumsum(self.chance[..., :-1], axis=-1)) * self.width[:, None, None]
-
-    @property
     def mean_steps(self) -> FloatArray:
         """E D, (C, H), in lattice steps."""
         return np.asarray((self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1))
@@ -178,7 +173,8 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     """
     terms, (columns, horizon, size) = laws.terms, laws.chance.shape
     rule, stock = (laws.width, terms.products, terms.cycle), np.arange(size) * laws.width[:, None]
-    left = laws.left
+    # E(y − D)⁺ = w Σ_{j<y} P(D ≤ j w), on the lattice y
+    left = cumulative(np.cumsum(laws.chance[..., :-1], axis=-1)) * laws.width[:, None, None]
     missing = (laws.mean_steps * laws.width[:, None])[..., None] - stock[:, None] + left
     now = terms.of_leftovers((..., None), left, missing)
     if prices is not None:
