@@ -17,7 +17,6 @@ from poolrl.learning.cell_laws import coarser
 from poolrl.learning.estimation import (
     at_own_size,
     estimate_outcomes,
-    resized,
     shared_part,
     weights_of_sizes,
 )
@@ -43,17 +42,6 @@ def lognormal(size: float, bins: int = 512, *, higher: bool = False, deviation: 
     below[-1] = 1.0
     law = np.diff(below)
     return law[::-1] if higher else law
-
-
-@pytest.mark.parametrize("higher", [False, True])
-@pytest.mark.parametrize("size", [-0.6, 0.0, 0.35])
-def test_a_law_of_another_size(size: float, higher: bool) -> None:
-    found = resized(lognormal(0.0, higher=higher)[None], size, 512, higher=higher)[0]
-    assert np.cumsum(found) == pytest.approx(np.cumsum(lognormal(size, higher=higher)), abs=2e-3)
-    assert found.sum() == pytest.approx(1.0)
-    assert resized(lognormal(0.0)[None], size, 16, higher=False)[0] == pytest.approx(
-        coarser(resized(lognormal(0.0)[None], size, 512, higher=False), 16)[0], abs=1e-9
-    )
 
 
 def trees(sizes: list[float], rows: float, *, status: bool, higher: bool) -> tuple[list[FloatArray], FloatArray]:

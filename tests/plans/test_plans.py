@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, LostSales, Operations, Outcomes, Pool, PrivateModel, SeededNoise, plan_orders
+from poolrl import Backlog, LostSales, Operations, Pool, PrivateModel, SeededNoise, plan_orders
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, simulated_costs, solve_capacity
 from poolrl.plans.lead_time import plan_backlog
@@ -185,17 +185,6 @@ def test_filling_up_costs_what_it_costs_and_never_less(model: PrivateModel) -> N
     for facts in ({"fixed": 2.0}, {"pack": 5.0}, {"minimum": 6.0, "purchase": 0.1}, {"cycle": True, "fixed": 1.0}):
         laws = unit_laws(model, Operations(**facts))
         assert (fill_up(laws, levels).cost >= solve_orders(laws).cost - 1e-6).all()
-
-
-def test_a_small_product_has_its_own_lattice() -> None:
-    """Beside one that sells a thousand times as much, and with a bound far away."""
-    rng = np.random.default_rng(1)
-    demand = np.stack([rng.gamma(5, 1000, (1000, 2)), rng.poisson(4, (1000, 2)).astype(float)], -1).clip(0, 10_000)
-    problem = LostSales(horizon=2, products=2, holding=0.2, shortage=1.0, demand_max=10_000.0)
-    model = Pool(1e4, Outcomes(bins=256)).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(1))
-    plan = plan_orders(model, Operations())
-    for step in range(2):
-        np.testing.assert_allclose(plan.order(step, [0.0, 0.0]), model.plan().levels[step], rtol=0.15)
 
 
 def test_packs_that_are_never_held_are_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,7 @@ from poolrl import (
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.data.cells import joint_cells
-from poolrl.data.check_problem import check_rows, dummy_rows
-from poolrl.data.trace import Recording
+from poolrl.data.check_problem import check_rows
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.planning import PLANNERS
 from poolrl.privacy import sensitivity
@@ -172,33 +170,6 @@ def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: py
     assert coarse <= paid
     monkeypatch.setattr(Trajectories, "outcome_leaves", lambda log, *a, **k: 2 * plain(log, *a, **k))
     assert squared_change(problem, first, second, LEVELS[2:]) > paid
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_recorded_formulas_give_what_the_formulas_give(name: str) -> None:
-    problem = make(name)
-    for step in range(problem.horizon):
-        rows = dummy_rows(problem, step)
-        assert rows.outcome is not None
-        asked: dict[str, tuple[Any, ...]] = {
-            "feasible": (step, rows.state),
-            "observe": (step, rows.state, rows.action, rows.next_state),
-            "seen_coordinates": (step, rows.state, rows.action),
-            "next_state": (step, rows.state, rows.action, rows.outcome),
-            "within": (step, problem.unit_pair(rows.state, rows.action)),
-            "unit_pair": (rows.state, rows.action),
-            "unit_state": (rows.state,),
-        }
-        for formula, arguments in asked.items():
-            rest = [each for each in arguments if isinstance(each, np.ndarray)]
-            ask = partial(getattr(problem, formula), *arguments[: len(arguments) - len(rest)])
-            plain, again = ask(*rest), Recording(ask, [each.shape[-1:] for each in rest])(*rest)
-            for one, other in zip(_parts(plain), _parts(again), strict=True):
-                np.testing.assert_array_equal(np.broadcast_to(one, np.shape(other)), other)
-
-
-def _parts(answer: Any) -> tuple[Any, ...]:
-    return answer if isinstance(answer, tuple) else (answer,)
 
 
 @pytest.mark.parametrize(("name", "scaled"), [("lost sales", False), *((name, True) for name in KINDS)])

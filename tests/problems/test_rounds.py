@@ -151,14 +151,6 @@ def test_isotonic_regression_by_hand() -> None:
     assert below[-1] == pytest.approx(1.0)
 
 
-def test_without_rows_the_shape_remains() -> None:
-    law = np.array([[0.1, 0.2, 0.3, 0.4]])
-    levels = [np.zeros((1, 2, 4))]
-    even = np.full((1, 4), 0.25)
-    cells = Cells(levels, 9.0, np.zeros(1), np.ones(1, dtype=bool))
-    np.testing.assert_allclose(isotonic_laws(cells, law, even, np.zeros(1, dtype=np.int64)), law)
-
-
 def test_nothing_is_decided_where_a_log_shows_nothing() -> None:
     """A log of sold lots alone, whose winner's bid is unknown: no reserve may lie beyond those that were tried."""
     rng = np.random.default_rng(0)
