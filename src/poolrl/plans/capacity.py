@@ -78,11 +78,10 @@ def plan_capacity(
     rng: np.random.Generator,
     cell: int = 0,
     scale: ArrayLike | None = None,
-    paths: int = JUDGED_PATHS,
 ) -> CapacityPlan:
     """Orders of all products of one label cell under a shared capacity, one number or one for each step. Free."""
     laws = unit_laws(model, operations, scale=scale)
-    return solve_capacity(one_cell(laws, cell), volumes, capacity, rng=rng, paths=paths)
+    return solve_capacity(one_cell(laws, cell), volumes, capacity, rng=rng)
 
 
 def solve_capacity(
