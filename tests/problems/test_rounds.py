@@ -138,6 +138,19 @@ def test_the_law_is_found_again(problem: OutcomeProblem, within: float) -> None:
             assert law[points < place].sum() == pytest.approx((outcomes[:, 0, i] < place).mean(), abs=within)
 
 
+def test_sides_are_a_property_of_the_problem() -> None:
+    """Bids seen when won and bids seen when lost tell the same law, from opposite sides."""
+    rng = np.random.default_rng(4)
+    competing = rng.lognormal(0.0, 0.4, (30_000, 1, 1)).clip(0, 4)
+    bids = []
+    for feedback in ("won", "lost"):
+        problem = FirstPriceBidding(horizon=1, wins=1, worth=2.0, bid_max=4.0, feedback=feedback)
+        policy = Pool(1.0).fit(problem, simulate_log(problem, competing, rng=rng), noise=SeededNoise(1))
+        bids.append(policy.act(0, [1.0])[0])
+    best = saa(FirstPriceBidding(horizon=1, wins=1, worth=2.0, bid_max=4.0), competing).act(0, [1.0])[0]
+    assert bids == pytest.approx([best, best], rel=0.08)
+
+
 def test_isotonic_regression_by_hand() -> None:
     """100 tries in each of four bins, of whom 20, 60, 40 and 90 did not buy: the middle two are pooled to a half."""
     before = np.array([20.0, 60.0, 40.0, 90.0]) * 1e4

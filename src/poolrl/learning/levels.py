@@ -18,7 +18,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning import priors
 from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import LevelProblem
 
 # Sales below this share of the best day's count as no sales, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
@@ -28,7 +28,7 @@ UNSETTLING_ROUNDS = 40
 NEAREST_EDGE = 1.0
 
 
-def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
+def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
     """The best level of every label cell, step and product, (*labels, H, products).
 
     Amounts are planned in units of the public profile's largest scale, and each level is divided by its own step's.
@@ -68,7 +68,7 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
     return levels.reshape(*problem.labels.shape, horizon, products)
 
 
-def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """Levels as multiples of the scale that they will themselves bring about, where it is made from past sales.
 
     A level e of the log's scale s is e/φ of the new one, where φ compares the sales under new levels and old ones,
@@ -80,7 +80,7 @@ def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: Fl
     return levels / _sales_ratio(problem, outcomes, levels)
 
 
-def unsettled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def unsettled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """The inverse of `settled_levels`. Sales rise more slowly than levels do, so repeating e = φ(e) levels finds e."""
     found = levels
     for _ in range(UNSETTLING_ROUNDS):
@@ -88,7 +88,7 @@ def unsettled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: 
     return found
 
 
-def _sales_ratio(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def _sales_ratio(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """φ: sales under new levels, in shares of those under past orders."""
     if outcomes.cutoffs is None or outcomes.slots is None:
         return np.ones_like(levels)
@@ -117,7 +117,7 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     return Law(weights).between(np.arange(bins + 1) * ratio[..., None])
 
 
-def cost_from(problem: Inventory, step: int, demand: FloatArray, edges: FloatArray, value: FloatArray) -> FloatArray:
+def cost_from(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray, value: FloatArray) -> FloatArray:
     """G_h on the edges y, from V_{h+1} on them, (cells, products, B + 1), with demand in the middles of the bins.
 
     The amount left lies between two edges, as demand is in the middle of a bin.
@@ -150,7 +150,7 @@ def _lowest_place(cost: FloatArray, best: IntArray, edges: FloatArray) -> FloatA
     return found + np.where(inside, np.clip(move, -NEAREST_EDGE, NEAREST_EDGE), 0.0) * width
 
 
-def costs_of_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """The cost of levels S (*labels, H, k) from zero stock, (*labels, k), if labels stay: V_h(x) = G_h(max(x, S_h))."""
     cells, horizon, products = problem.labels.count, problem.horizon, problem.products
     (weights, points), per_step, bins = outcomes.by_cell, (cells, horizon, products), outcomes.points.shape[-1]
@@ -168,7 +168,7 @@ def costs_of_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: F
     return np.asarray(value[..., 0].reshape(*problem.labels.shape, products))
 
 
-def best_costs(problem: Inventory, outcomes: OutcomeDistribution) -> FloatArray:
+def best_costs(problem: LevelProblem, outcomes: OutcomeDistribution) -> FloatArray:
     """The cost of somebody who knows these laws and may order any amount, (*labels, k)."""
     free, known = problem.changed(boundary=1.0), replace(outcomes, cutoffs=None)
     return costs_of_levels(free, known, plan_shops(free, known))
@@ -194,6 +194,6 @@ def unseen_demand(outcomes: OutcomeDistribution) -> FloatArray:
     return np.asarray((outcomes.weights * over).sum(axis=-1))
 
 
-def step_costs(problem: Inventory, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
+def step_costs(problem: LevelProblem, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
     """h × left + b × missing over all steps, (*labels, k), from means (*labels, H, k)."""
     return np.asarray((problem.of_leftovers(..., left, missing) * problem.scale_profile).sum(axis=-2))

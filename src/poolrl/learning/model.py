@@ -26,8 +26,7 @@ from poolrl.learning.policy import Policy, facts_of, problem_of
 from poolrl.learning.stored import NOTHING_SAID, Report, complete, read_learned, write_learned
 from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.problem import LevelProblem, OutcomeProblem
 
 MODEL_FORMAT = "poolrl model 1"
 
@@ -176,7 +175,7 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     trees show each value v of the label at that step.
     """
     problem, outcomes = policy.problem, policy.outcomes
-    if not isinstance(problem, Inventory) or outcomes is None:
+    if not isinstance(problem, LevelProblem) or outcomes is None:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
     axes = tuple(problem.labels.names.index(name) for name in unknown)
     # How common each value is, given the other labels and the step, (*labels, H).

@@ -21,8 +21,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import GreedyQ, Levels, Rule
 from poolrl.learning.stored import Planned, Report
 from poolrl.privacy.released import PrivateVisits
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable | Fitted | ByCount
 # Where values of a problem stand: on points, at all its counts, or at states that are found on the way.
@@ -134,7 +133,7 @@ def plan_on_outcomes(
         drawn = quasi_outcomes(outcomes, where.outcomes, together)
         return fit_values(problem, drawn, where), Report(planned=Planned(where.states))
     # Other resolutions are planned by the problem's formulas.
-    if isinstance(problem, Inventory) and where.points == resolution.ACTION_POINTS:
+    if isinstance(problem, LevelProblem) and where.points == resolution.ACTION_POINTS:
         levels = plan_shops(problem, outcomes, step_labels)
         if scale_follows_sales:
             levels = settled_levels(problem, outcomes, levels)

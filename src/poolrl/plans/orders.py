@@ -24,8 +24,8 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, public_arr
 from poolrl.learning import priors
 from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.problems.inventory import Inventory
 from poolrl.problems.operations import Operations, ShopTerms, column_values
+from poolrl.problems.problem import LevelProblem
 
 # Lattice steps up to the highest stock, more or less.
 FINEST = 400
@@ -63,7 +63,7 @@ def unit_laws(
     `waits` says that a planner is for unmet demand that waits, and not for demand that is lost.
     """
     problem, outcomes = model.problem, model.outcomes
-    if not isinstance(problem, Inventory) or problem.censored == waits:
+    if not isinstance(problem, LevelProblem) or problem.censored == waits:
         kind = "demand that waits (Backlog)" if waits else "lost sales; where unmet demand waits see plan_backlog"
         raise ValueError(f"this plan is for {kind}")
     if model.guarantee.scaled and scale is None:

@@ -8,18 +8,10 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats, public_array, whole
 from poolrl.problems.labels import Labels
-from poolrl.problems.problem import (
-    ROUNDING,
-    Boundary,
-    LeftoverCosts,
-    Observation,
-    OutcomeProblem,
-    SeparableProblem,
-    require_stored,
-)
+from poolrl.problems.problem import ROUNDING, Boundary, LevelProblem, Observation, OutcomeProblem, require_stored
 
 
-class Inventory(LeftoverCosts, SeparableProblem):
+class Inventory(LevelProblem):
     """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.
 
     Amounts are in the user's units, or in multiples of a log's scale. `holding` and `shortage` are costs per unit and
@@ -31,9 +23,6 @@ class Inventory(LeftoverCosts, SeparableProblem):
     large day is many multiples of a small day's scale.
     """
 
-    planner = "levels"  # of all label cells at once
-    action_sets_state = True
-    costs = ("holding", "shortage")
     # `simulation.logs` sets it, because this room is public and must not import a room that holds logs.
     simulate_log: ClassVar[Callable[..., Any]]
 
@@ -104,11 +93,6 @@ class Inventory(LeftoverCosts, SeparableProblem):
         left, missing = np.maximum(action - outcome, 0.0), np.maximum(outcome - action, 0.0)
         labelled = np.unravel_index(cell, self.labels.shape) if self.labels else ()
         return self.of_leftovers((*labelled, step, np.arange(self.products)), left, missing)
-
-    @property
-    def needs_own_planner(self) -> bool:
-        """Formulas know neither labels nor a scale profile."""
-        return bool(self.labels) or bool((self.scale_profile != 1).any())
 
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
         """The shop of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
@@ -250,10 +234,8 @@ class Depot(OutcomeProblem):
         if np.ptp(shop.shortage, axis=1).any():
             raise ValueError("shortage must be the same for all products of a step: a reserve serves whoever asks")
         self.shop, self.horizon = shop, shop.horizon
-        self.express, self.reserve_holding = (
-            public_array(name, each, (shop.horizon,))
-            for name, each in (("express", express), ("reserve_holding", reserve_holding))
-        )
+        self.express = public_array("express", express, (shop.horizon,))
+        self.reserve_holding = public_array("reserve_holding", reserve_holding, (shop.horizon,))
         self.reserve_max = float(public_array("reserve_max", reserve_max, ()))
         if self.reserve_max <= 0 or (self.express < 0).any() or (self.reserve_holding < 0).any():
             raise ValueError("reserve_max must be positive, express and reserve_holding must not be negative")

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import BoolArray, FloatArray, public_array
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import LeftoverCosts
+from poolrl.problems.problem import LeftoverCosts, LevelProblem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class Operations:
     cycle: bool = False
     discount: float = 1.0
 
-    def of(self, problem: Inventory) -> ShopTerms:
+    def of(self, problem: LevelProblem) -> ShopTerms:
         """For every column (label cell and product); refuses, in words, what no shop can do."""
         shape = (*problem.labels.shape, problem.horizon, problem.products)
         arrays: dict[str, Any] = {}

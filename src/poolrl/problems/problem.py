@@ -1,10 +1,11 @@
 """What is public about a sequential decision: spaces, boundary, rewards and, if declared, its outcomes.
 
-Three kinds of problem. Each declares more than the one before:
+Four kinds of problem. Each declares more than the one before:
 
     Problem            s, a → s′ by an unknown kernel                                  learn with Visits
     OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)                      learn with Outcomes
     SeparableProblem   ... and coordinate i of s′ depends on coordinate i of s, a, ξ   plan with Separable
+    LevelProblem       ... and costs are linear in what is left and what is missing    plan levels of all label cells
 
 Your own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
 actions (m, d), outcomes (m, k); leading axes broadcast.
@@ -13,7 +14,7 @@ actions (m, d), outcomes (m, k); leading axes broadcast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -344,6 +345,31 @@ class LeftoverCosts:
     def of_leftovers(self, place: Any, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺, by both amounts, at a place of the tables of costs."""
         return np.asarray(self.holding[place] * left + self.shortage[place] * missing)
+
+
+class LevelProblem(LeftoverCosts, SeparableProblem):
+    """A separable problem of products in stock, whose best plan orders up to a level.
+
+    Tables of costs are (*labels, H, k). Tomorrow knows what is left, and nothing else.
+    """
+
+    products: int  # k
+    scale_profile: FloatArray  # (*labels, H, k) how large the scale usually is; only ratios matter
+    label_bounds: FloatArray  # (*labels, k) the most demand of each label cell
+    demand_max: FloatArray  # (k,) of all of them
+    share: FloatArray  # (H, k) λ as a share of it
+    planner = "levels"  # of all label cells at once
+    action_sets_state = True
+    costs = ("holding", "shortage")
+
+    @property
+    def needs_own_planner(self) -> bool:
+        """Formulas know neither labels nor a scale profile."""
+        return bool(self.labels) or bool((self.scale_profile != 1).any())
+
+    @abstractmethod
+    def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
+        """The problem of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
 
 
 def broken_declarations(problem: OutcomeProblem) -> Iterator[tuple[str, str]]:

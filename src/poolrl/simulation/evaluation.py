@@ -16,8 +16,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, known_outcomes, unifor
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING, OutcomeProblem
+from poolrl.problems.problem import ROUNDING, LevelProblem, OutcomeProblem
 
 
 def rollout_costs(
@@ -72,7 +71,7 @@ def cost_difference(
     return rollout_cost(problem, policy, outcomes, **known) - rollout_cost(problem, benchmark, outcomes, **known)
 
 
-def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
+def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
     """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`."""
     return costs_of_levels(problem, known_outcomes(problem, probabilities), levels)
 

@@ -16,8 +16,7 @@ from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.problem import LevelProblem, OutcomeProblem
 from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rollout_cost, saa
 from poolrl.simulation.families import FAMILIES, World, worlds_of
 from poolrl.simulation.logs import simulate_log
@@ -95,7 +94,7 @@ def judge_on_paths(problem: OutcomeProblem, world: World) -> tuple[Callable[[Pol
     return lambda policy: rollout_cost(problem, policy, paths), best
 
 
-def judge_levels(problem: Inventory, world: World) -> tuple[Callable[[Policy], float], Policy]:
+def judge_levels(problem: LevelProblem, world: World) -> tuple[Callable[[Policy], float], Policy]:
     """The same for levels, whose costs are known exactly. Somebody who knows the demand may order beyond λ."""
     best = optimum(problem.changed(boundary=1.0), world.probabilities)
     return lambda policy: float(expected_costs(problem, policy.levels, world.probabilities).sum()), best
