@@ -82,7 +82,7 @@ def test_the_documents_name_every_room() -> None:
         ("README.md", 16),
         ("docs/workflow.md", 12),
         ("docs/architecture.md", 43),
-        ("docs/plans.md", 42),
+        ("docs/plans.md", 35),
     ],
 )
 def test_examples_of_pages_run(page: str, examples: int) -> None:
