@@ -17,7 +17,6 @@ from poolrl.audit.attack import (
     joint_discreteness,
     rate_limit,
     releases_needed,
-    roc,
     stated_score,
 )
 from poolrl.audit.cases import CASES, AuditCase
@@ -131,16 +130,12 @@ def test_budgets_at_which_little_can_be_seen(rho: float) -> None:
     assert found.verdict == "too weak"
 
 
-def test_thresholds_and_curves() -> None:
+def test_the_best_threshold_is_far_out() -> None:
     rng = np.random.default_rng(4)
     first, second = rng.normal(0, 1, 20_000), rng.normal(1, 1, 20_000)
     far = best_threshold(first, second, delta=1e-6, confidence=0.95)
     tests = {at: Errors.of(first, second, at).epsilon(1e-6, 0.95) for at in (far, 0.5)}
     assert tests[far] > tests[0.5] > 0
-    false, true = roc(first, second)
-    assert (np.diff(false) >= 0).all()
-    assert (np.diff(true) >= 0).all()
-    assert np.interp(0.2, false, true) == pytest.approx(zcdp.gaussian_attack_power(0.5, 0.2), abs=0.02)
 
 
 @pytest.mark.parametrize(

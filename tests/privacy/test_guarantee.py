@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from poolrl import LostSales, Policy, Pool
-from poolrl.audit.attack import CERTAINTY, AuditFinding
+from poolrl.audit.attack import AuditFinding
 from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import Certificate, certify
 from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_record
@@ -315,7 +315,7 @@ def test_papers_and_screens_show_the_same(policy: Policy, certificate: Certifica
     log = PROBLEM.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
     half = certify(Pool(RHO / 2).fit(PROBLEM, log).guarantee, **FACTS)
     (numbers,) = (text for title, text in leaflet_sections(certificate) if title.startswith("The numbers"))
-    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
+    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, ())
     for text, words in (
         (str(policy.guarantee), f"rho = 0.1 (zCDP), that is epsilon = {SHOWN} at delta = 1e-6"),
         (" ".join(leaflet(certificate).split()), f"epsilon = 1.92 at delta 1e-05, {SHOWN} at delta 1e-06,"),
