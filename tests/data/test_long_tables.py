@@ -213,8 +213,9 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert once is not long
     assert once.placed() is once  # a second join would double nothing, but cost as much as the first
     assert wide.placed() is wide
-    with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
-        Pool.published(1.0, 3).fit(problem, long)
+    for each in (long, wide):
+        with pytest.raises(ValueError, match="a Table needs outcome counts"):
+            Pool.published(1.0, 3).fit(problem, each)
     with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is another kind"):
         Table(table, **long_columns(SHOWN[:1])).check(PostedPrice(3))
     with pytest.raises(ValueError, match="coordinates must be 2, got 1"):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from poolrl import Grid, LostSales, Pool, Table, Zones
+from poolrl import LostSales, Pool, Table
 from poolrl.data.ids import canonical, canonical_texts
 from tests.helpers.long_tables import long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
@@ -18,7 +18,6 @@ from tests.helpers.tables import (
     a_mess,
     a_shop,
     assert_counted_like_arrays,
-    assert_visited_like_arrays,
     by_hand,
     columns,
     wide,
@@ -36,10 +35,6 @@ class TestSpark:
         assert_counted_like_arrays(
             name, lambda log, clip: form(log, clip, cluster), everything=form is wide and name != "backlog on a grid"
         )
-
-    @pytest.mark.parametrize("values", [Zones(20), Grid(5)])
-    def test_counts_visits_like_arrays(self, cluster: Make, values: Any) -> None:
-        assert_visited_like_arrays("backlog on a grid", lambda log, clip: wide(log, clip, cluster), values)
 
     @pytest.mark.parametrize("max_per_unit", [None, 3])
     def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:
