@@ -250,14 +250,8 @@ def _created(schema: str) -> Iterator[tuple[str, str]]:
             yield (name[1:-1].replace('""', '"') if name.startswith('"') else name), sql
 
 
-@cache  # Python itself remembers 512 patterns, and a file may have more names
-def _as_a_word(name: str) -> re.Pattern[str] | None:
-    # A digit may stand before it: LIMIT 1sales is LIMIT 1 and a name.
-    return re.compile(rf"(?<![^\W\d]){name}(?!\w)") if re.fullmatch(r"\w+", name) else None
-
-
 def _stands_in(text: str, name: str) -> bool:
-    word = _as_a_word(name)
-    if word is not None:
-        return word.search(text) is not None
-    return name in text or name.replace('"', '""') in text
+    if not re.fullmatch(r"\w+", name):
+        return name in text or name.replace('"', '""') in text
+    # A digit may stand before it: LIMIT 1sales is LIMIT 1 and a name.
+    return name in text and re.search(rf"(?<![^\W\d]){name}(?!\w)", text) is not None
