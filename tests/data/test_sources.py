@@ -139,9 +139,9 @@ def test_a_query_is_one_select_and_sees_the_log_alone(tmp_path: Path, facts: Fac
         ("COPY log TO 'leaked.csv'; SELECT * FROM log", "must be one SELECT"),
         ("", "must be one SELECT"),
         ("SELECT * FROM query('nonsense ' || (SELECT max(action_0) FROM log))", "DuckDB refused"),
-        ("SELECT * FROM source", "it asks for 'source', which is not there"),  # a variable of the program
+        ("SELECT * FROM source", "DuckDB refused"),  # a variable of the program
         ("SELECT * FROM read_csv('poolrl.toml')", "DuckDB refused"),
-        ("SELECT nowhere FROM log", "it asks for 'nowhere', which is not there"),
+        ("SELECT nowhere FROM log", "DuckDB refused"),
         ("SELECT * FROM log WHERE step > 99", "the table must not be empty"),
     ):
         with pytest.raises(ValueError, match=message) as caught:

@@ -89,7 +89,7 @@ def try_query(
         _keep_answer(query, empty, inside, export)
         found = columns_of(ANSWER, empty)
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error, _missing_name(str(error), export or query))) from None
+        raise ValueError(refused("DuckDB", error)) from None
     require_columns(names, found)
     return found
 
@@ -190,15 +190,6 @@ def require_columns(names: Collection[str], found: Collection[str]) -> None:
     for name in names:
         if name not in found:
             raise ValueError(f"the query must give a column {name!r}")
-
-
-def _missing_name(message: str, query: str) -> str:
-    """The missing column or table that a query names: a word of the query, so it reveals nothing of the log."""
-    found = re.search(r'Referenced column "([^"]+)"|Table with name (\S+) does not exist', message)
-    name = next(filter(None, found.groups()), "") if found else ""
-    if not name or name not in query:
-        return ""
-    return f": it asks for {name!r}, which is not there"
 
 
 def definitions_in_reach(query: str, folder: Path, database: Database) -> tuple[str, ...]:
