@@ -384,6 +384,8 @@ def test_a_formula_is_recorded_once_for_each_step() -> None:
     Own.calls = 0
     leaves = log.outcome_leaves(problem, bins=8)
     assert Own.calls == problem.horizon
+    log.check(problem)
+    assert Own.calls == 2 * problem.horizon
     assert leaves.sum() == len(log) * problem.horizon * problem.products
 
 

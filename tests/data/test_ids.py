@@ -37,7 +37,7 @@ ONE_IN_ANY_CASE = (
     ("ᏣᎳᎩ", "ꮳꮃꭹ"),
     ("ՀԱՅ", "հայ"),
 )
-EVERYTHING = [text for group in (*ONE_UNIT, *ONE_IN_ANY_CASE) for text in group]
+EVERYTHING = [text for group in (*ONE_UNIT.values(), *ONE_IN_ANY_CASE) for text in group]
 
 
 def distinct(groups: Iterable[Iterable[str]]) -> list[set[str | None]]:
@@ -56,22 +56,18 @@ def one_row_each(ids: pa.Array, **more: Any) -> pa.Table:
 # Texts.
 
 
-@pytest.mark.parametrize("groups", [ONE_UNIT, ONE_IN_ANY_CASE], ids=["spellings", "cases"])
-def test_spellings_of_one_unit(groups: tuple[tuple[str, ...], ...]) -> None:
-    ids = distinct(groups)
+def test_spellings_of_one_unit() -> None:
+    assert distinct(ONE_UNIT.values()) == [{read} for read in ONE_UNIT]
+    ids = distinct(ONE_IN_ANY_CASE)
     assert all(len(found) == 1 and None not in found for found in ids), ids
-    assert len(set.union(*ids)) == len(groups)  # and different units stay different
+    assert len(set.union(*ids)) == len(ids)  # and different units stay different
     assert canonical_texts([*NO_UNIT, "ᾳ", "α\u0345"]) == [None] * (len(NO_UNIT) + 2)
 
 
 @pytest.mark.parametrize(
     ("read", "given"),
     [
-        ("7", ["7", "07", "+7", "7.0", "7.", "007.00", "\uff17", "\u0667", "7\n"]),
-        ("-7", ["-7", "-07"]),
-        ("0", ["0", "00", "-0", "-00", "+0", "0.0", "-0.0"]),
-        (None, [".0", "7.50", "0.10", "1e3", "1E3", "1e+3", ".5e-3", "-1.e3", "", "\ufb01", "\u00bd"]),
-        (".5", ["0.5", ".5"]),
+        (None, [".0", "0.10", "1E3", "1e+3", ".5e-3", "-1.e3"]),
         ("x", ["x.0", "x.00", "00x", "\u200bx"]),
         ("?", ["é", "e\u0301"]),
         ("a", ["a\n"]),
@@ -116,7 +112,7 @@ def test_every_character_is_one_in_all_its_cases_and_normal_forms() -> None:
 
 
 def test_cases_and_normal_forms_of_one_text_are_never_two_units() -> None:
-    read = distinct({form for case in cases(text) for form in forms(case)} for text in some_texts(600))
+    read = distinct({form for case in cases(text) for form in forms(case)} for text in some_texts(200))
     assert all(len(found - {None}) <= 1 for found in read)
 
 
@@ -138,7 +134,7 @@ def test_characters_that_are_not_drawn_are_dropped() -> None:
 
 def test_a_table_counts_spellings_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """As units and as trajectories; without the rule, which the test then misses, each is one by itself."""
-    spellings = [text for group in ONE_UNIT for text in group]
+    spellings = [text for group in ONE_UNIT.values() for text in group]
     table = one_row_each(pa.array([*spellings, *NO_UNIT]))
     assert Table(table, **columns(1)).units == len(ONE_UNIT)
     owned = table.append_column("unit", table["trajectory"]).set_column(0, "trajectory", pa.array(range(len(table))))
@@ -194,15 +190,6 @@ def test_ids_that_are_not_text(ids: pa.Array, units: int) -> None:
     assert Table(one_row_each(ids), **columns(1)).units == units
 
 
-def test_bytes_are_refused_by_their_type() -> None:
-    """No rule says which bytes are one text."""
-    for kind in (pa.binary(), pa.large_binary(), pa.binary(1)):
-        table = one_row_each(pa.array([b"7"], kind))
-        for read in (Table, Trajectories.from_table):
-            with pytest.raises(ValueError, match="must hold ids"):
-                read(table, **columns(1))
-
-
 @pytest.mark.parametrize(
     ("kinds", "held"),
     [
@@ -211,7 +198,11 @@ def test_bytes_are_refused_by_their_type() -> None:
     ],
 )
 def test_which_types_can_be_ids(kinds: str, held: bool) -> None:
+    """No rule says which bytes are one text."""
     assert {kind: can_be_ids(ibis.dtype(kind)) for kind in kinds.split()} == dict.fromkeys(kinds.split(), held)
+    for read in (Table, Trajectories.from_table):
+        with pytest.raises(ValueError, match="must hold ids"):
+            read(one_row_each(pa.array([b"7"])), **columns(1))
 
 
 def test_a_table_in_memory_numbers_ids_like_the_engine() -> None:
@@ -246,7 +237,7 @@ NOON = dt.datetime(2024, 3, 1, 12, 0)
         [dt.datetime(2024, 3, 1, 0, 0, 1), "2024-03-01 00:00:01"],
         [Decimal("7.5"), "7.5"],
         [uuid.UUID(int=5), str(uuid.UUID(int=5)).upper()],
-        *(list(group) for group in ONE_UNIT),
+        *(list(group) for group in ONE_UNIT.values()),
     ],
 )
 def test_entries_that_spell_one_unit(same: list[Any]) -> None:

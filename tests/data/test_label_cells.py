@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 from poolrl import LostSales
 from poolrl.data.expressions import CELL, SHARE, comparable, with_label_cells
 from poolrl.problems.labels import Labels
-from tests.helpers.own_problems import Wear
 
 COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}
 NUMBERS: list[Any] = [None, -1, 0, 1, 2, 3, 4, 5, 7, 8]
@@ -64,39 +64,37 @@ def shop(declared: dict[str, list[Any]], **more: Any) -> LostSales:
 DECLARED = [[1, 2, 3], [0], [2.0, 3.0, 4.0], [3, 1, 2], [1, 3], [7, 2, 5, 0], [0.5, 1.5, 2.5], [-1, 0, 1, 2]]
 
 
-@pytest.mark.parametrize("declared", DECLARED)
-@pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_numbers_of_every_type(kind: pa.DataType, declared: list[Any]) -> None:
-    given = [v for v in NUMBERS if v is None or v >= 0 or not pa.types.is_unsigned_integer(kind)]
-    if pa.types.is_floating(kind):
-        given = [
-            v if v is None or abs(v) < 1e300 or math.isinf(v) else math.copysign(1e30, v) for v in [*given, *REALS]
-        ]
-    columns = {"x": pa.array(given, kind, from_pandas=False)}
-    found = found_cells(columns, shop({"x": declared}))
-    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": given}, {"x": declared})
-
-
-@pytest.mark.parametrize("declared", DECLARED)
-def test_numbers_in_text_and_truth(declared: list[Any]) -> None:
-    """Every column of a CSV file is text; a flag counts as 0 and 1."""
-    text = ["1", "2.0", " 3", "3.5", "x", "", None, "0", "-0", "1e0", "nan", "inf", "007"]
+def columns_of_labels() -> Iterator[tuple[str, pa.Array, list[Any], list[list[Any]]]]:
+    """A name, a column, the same as numbers or texts, and lists of declared values."""
+    for kind in TYPES:
+        numbers = [v for v in NUMBERS if v is None or v >= 0 or not pa.types.is_unsigned_integer(kind)]
+        if pa.types.is_floating(kind):
+            reals = [v if v is None or abs(v) < 1e300 or math.isinf(v) else math.copysign(1e30, v) for v in REALS]
+            numbers = [*numbers, *reals]
+        yield str(kind), pa.array(numbers, kind, from_pandas=False), numbers, DECLARED
+    spelt = ["1", "2.0", " 3", "3.5", "x", "", None, "0", "-0", "1e0", "nan", "inf", "007"]
     numbers = [1, 2, 3, 3.5, None, None, None, 0, 0, 1, None, math.inf, 7]
-    found = found_cells({"x": pa.array(text)}, shop({"x": declared}))
-    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": numbers}, {"x": declared})
-    flags = [True, False, None]
-    found = found_cells({"x": pa.array(flags)}, shop({"x": declared}))
-    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": flags}, {"x": declared})
+    yield "numbers in text", pa.array(spelt), numbers, DECLARED  # as in a CSV file
+    yield "truth values", pa.array([True, False, None]), [1, 0, None], DECLARED
+    texts = ["b", "a", "", None, "B", "a ", "1"]
+    yield "texts", pa.array(texts), texts, [["a", "b"], ["b"], ["1", "a"]]
+    yield "numbers read as text", pa.array([7, 8, None]), ["7", "8", None], [["8", "7"]]
+    yield "nothing", pa.nulls(3), [None] * 3, [[1, 2], [1, 5], ["a", "b"]]
+    beyond = [1e20, 5.0, 2e20, 6.0]
+    yield "beyond integers", pa.array(beyond), beyond, [[10**20, 5]]
 
 
-def test_texts() -> None:
-    given = ["b", "a", "", None, "B", "a ", "1"]
-    for declared in (["a", "b"], ["b"], ["1", "a"]):
-        found = found_cells({"x": pa.array(given)}, shop({"x": declared}))
-        assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": given}, {"x": declared})
-    # Whole numbers can be read as text.
-    found = found_cells({"x": pa.array([7, 8, None])}, shop({"x": ["8", "7"]}))
-    assert found == {0: (1,), 1: (0,)}
+@pytest.mark.parametrize(
+    ("column", "values", "declared"),
+    [
+        pytest.param(column, values, declared, id=f"{name} {declared}")
+        for name, column, values, several in columns_of_labels()
+        for declared in several
+    ],
+)
+def test_a_column_of_any_type(column: pa.Array, values: list[Any], declared: list[Any]) -> None:
+    found = found_cells({"x": column}, shop({"x": declared}))
+    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": values}, {"x": declared})
 
 
 @pytest.mark.parametrize("order", [["day", "store", "promo"], ["promo", "day", "store"], ["store", "promo", "day"]])
@@ -127,12 +125,6 @@ def test_cells_with_bounds_of_their_own_bring_them() -> None:
     assert found_cells({"x": given}, even) == {0: (2,), 1: (0,), 2: (1,)}
 
 
-def test_a_problem_without_outcomes_has_cells_too() -> None:
-    problem = Wear(1)
-    problem.labels = shop({"x": [5, 6]}).labels
-    assert found_cells({"x": pa.array([6, 5, 4])}, problem) == {0: (1,), 1: (0,)}
-
-
 LARGEST_WHOLE = 2**53
 
 
@@ -148,22 +140,11 @@ def test_large_numbers_are_compared_as_doubles(start: int, kind: type) -> None:
             assert {row: cell for row, (cell,) in found.items()} == doubles
 
 
-def test_numbers_beyond_any_integer_of_an_engine() -> None:
-    given = pa.array([1e20, 5.0, 2e20, 6.0])
-    assert found_cells({"x": given}, shop({"x": [10**20, 5]})) == {0: (0,), 1: (1,)}
-
-
 def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> None:
     """What is not a number must become NULL: a cast would fail after payment."""
     column = ibis.table({"x": "string"}, name="rows")["x"]
     made = comparable(column, shop({"x": [1, 5]}).labels, "x")
     assert "TRY_CAST" in str(ibis.to_sql(made.as_table(), dialect="duckdb"))
-
-
-def test_a_column_of_nothing_tells_nothing() -> None:
-    nothing = {"x": pa.nulls(3)}
-    for declared in ([1, 2], [1, 5], ["a", "b"]):
-        assert found_cells(nothing, shop({"x": declared})) == {}
 
 
 def test_other_columns_are_refused_by_their_type() -> None:

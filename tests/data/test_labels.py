@@ -17,10 +17,8 @@ import pytest
 from poolrl import LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.cells import joint_cells
 from poolrl.data.counts import count_outcomes
-from poolrl.data.log import Columns
 from poolrl.data.log_labels import LogLabel, cells_of, log_labels
 from poolrl.data.row_rules import PARTS
-from poolrl.data.sources.opening import open_source
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.problems.labels import Labels
@@ -79,24 +77,6 @@ def test_rows_are_counted_in_the_cell_of_their_labels(joint: bool) -> None:
     formula: dict[str, Any] = {"formula": joint_cells} if joint else {}
     for each in (log, table):
         np.testing.assert_array_equal(each.outcome_leaves(problem, bins=BINS, **formula), expected)
-
-
-def test_labels_divide_the_rows_of_a_log() -> None:
-    """Without a scale: each cell counts what a log of its rows alone counts."""
-    rng, plain = np.random.default_rng(0), LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
-    store = rng.integers(1, 5, 200)  # nobody declared the fourth
-    order = rng.integers(0, 81, (200, 1, 1)) / 10
-    made = rows(order / 2, order, order * rng.random(order.shape) * (rng.random(order.shape) < 0.7))
-    log, problem = Trajectories(**made, labels={"store": store}), shop({"store": [1, 2, 3]})
-    expected = [
-        Trajectories(**{n: part[store == k] for n, part in made.items()}).outcome_leaves(plain, bins=8)
-        for k in (1, 2, 3)
-    ]
-    for each in (log, Table(log.to_arrow(), **columns(1, labels=["store"]))):
-        np.testing.assert_array_equal(each.outcome_leaves(problem, bins=8), expected)
-        counts = count_outcomes(each, problem, level_sizes=(1, 8))
-        assert counts.unobserved.item() == (store == 4).sum() > 0
-        assert counts.totals is None
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -176,25 +156,17 @@ def spoilt(numbers: Any) -> pa.Table:
     ],
     ids=["doubles", "integers", "truth values", "text", "dictionary", "unsigned", "gap", "large"],
 )
-def test_labels_of_every_type_are_compared_alike(declared: Any, given: pa.Array, found: list[int]) -> None:
+def test_labels_of_every_type_are_compared_alike(
+    tmp_path: Path, declared: Any, given: pa.Array, found: list[int]
+) -> None:
+    """By arrays, by an engine, and from Parquet, whose statistics pass over NaN."""
     problem, named, table = shop({"label": declared}), columns(1, labels=["label"]), spoilt(given)
-    for log in (Trajectories.from_table(table, **named), Table(table, **named)):
+    pq.write_table(table, tmp_path / "log.parquet")
+    in_file = ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
+    for log in (Trajectories.from_table(table, **named), Table(table, **named), Table(in_file, **named)):
         log.check(problem)
         assert log.outcome_leaves(problem, bins=2).sum(axis=(1, 2, 3)).tolist() == found
         assert log.label_totals(problem).ravel().tolist() == found
-
-
-def test_labels_in_a_csv_file(tmp_path: Path) -> None:
-    """Every column of it is text: a text label stays as it is written, and a number is read row by row."""
-    lines = ["week,day,x,y,left,store,size", "a,0,0,8,2,007,1", "b,0,0,8,2,007,1.0", "c,0,0,8,2,7,many", "d,0,0,8,2,,2"]
-    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
-    names: dict[str, Any] = {"states": ("x",), "actions": ("y",), "next_states": ("left",)}
-    for label, column, declared in (("shop", "store", ["007", "7"]), ("how large", "size", [1, 2])):
-        problem, labels = shop({label: declared}), {label: column}
-        with open_source(str(tmp_path / "log.csv"), Columns("week", "day", **names, labels=labels)) as opened:
-            log = Table(opened.rows, trajectory="week", step="day", **names, labels=labels)
-            log.check(problem)
-            assert log.outcome_leaves(problem, bins=2).sum(axis=(1, 2, 3)).tolist() == [2, 1]
 
 
 def test_a_store_may_be_the_unit_and_a_label() -> None:
@@ -203,23 +175,6 @@ def test_a_store_may_be_the_unit_and_a_label() -> None:
     for log in (Trajectories.from_table(table, **named), Table(table, **named)):
         assert log.slots == 6
         assert log.outcome_leaves(problem, bins=2).sum(axis=(1, 2, 3)).tolist() == [2, 1]
-
-
-def test_statistics_of_parquet_do_not_decide_what_a_label_is(tmp_path: Path) -> None:
-    pq.write_table(spoilt(pa.array([1.0, float("nan"), 1.0, 2.0])), tmp_path / "log.parquet")
-    log = Table(ibis.read_parquet(tmp_path / "log.parquet"), **columns(1, labels=["label"]))
-    assert log.outcome_leaves(shop({"label": [1, 2]}), bins=2).sum(axis=(1, 2, 3)).tolist() == [2, 1]
-
-
-@pytest.mark.parametrize("values", [["a", "b"], [3, 9], [1, 2]], ids=["text", "numbers", "consecutive"])
-def test_no_step_makes_a_labelled_count_fail(values: list[Any]) -> None:
-    """With a join, engines compute the floor of a step before they have found out that it is finite."""
-    steps = [0.0, 1.0, 1e300, np.nan, np.inf, -np.inf, 0.5]
-    parts = {f"{part}_{i}": [0.0] * 7 for part in ("state", "next_state") for i in range(2)}
-    parts |= {f"action_{i}": [5.0] * 7 for i in range(2)}
-    table = pa.table({"trajectory": [0, 0, 1, 2, 3, 4, 5], "step": steps, "label": [values[0]] * 7, **parts})
-    log = Table(table, **columns(2, labels=["label"]))
-    assert log.outcome_leaves(shop({"label": values}, horizon=2, products=2), bins=4).sum() == 4
 
 
 def test_labels_survive_tables_and_clipping() -> None:

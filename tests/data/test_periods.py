@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any
@@ -16,14 +17,14 @@ from hypothesis import strategies as st
 
 from poolrl import LostSales, Table, Trajectories
 from poolrl.data.ids import canonical_texts
-from poolrl.data.log import Columns
+from poolrl.data.log import Columns, Log
 from poolrl.data.periods import rows_of_period
+from poolrl.data.row_rules import PARTS
 from poolrl.ledger.accounts import Account, OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.zcdp import budget
 from tests.helpers.ledgers import WEEK, rows
-from tests.helpers.neighbours import Recorder, squared_change
+from tests.helpers.neighbours import Pair, Recorder, scaled_neighbours, squared_change
 
 RHO = Fraction(1, 10)
 WEEKS = 7
@@ -85,75 +86,46 @@ def test_what_one_trajectory_loses_worked_by_hand() -> None:
     assert lost_by_one(mixed) == RHO + RHO * Fraction(4, 5) ** 2
 
 
-@st.composite
-def chains(draw: st.DrawFn) -> tuple[LostSales, list[Any], Intervals, int]:
-    """Weeks of three shops whose scale is the mean sale of their shop's last m weeks; one of them is replaced."""
-    memory = draw(st.integers(0, 3))
-    products = draw(st.integers(1, 2))
-    problem = LostSales(horizon=2, products=products, holding=1, shortage=1, demand_max=3.0)
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    week, shop = (part.ravel() for part in np.meshgrid(np.arange(WEEKS), np.arange(3), indexing="ij"))
-    many, replaced = len(week), int(rng.integers(0, 3 * WEEKS))
-    shape = (many + 1, 2, products)
-    demand = rng.integers(0, 7, shape).astype(float) * rng.integers(0, 2, (many + 1, 1, 1))
-    order = rng.integers(0, 9, shape).astype(float)
-    stock, left = np.floor(order / 2), np.maximum(order - demand, 0.0)
-
-    def log(other: int) -> dict[str, Any]:
-        chosen = np.arange(many)
-        chosen[replaced] = other
-        x, y, after = stock[chosen], order[chosen], left[chosen]
-        scale = np.ones(x.shape)
-        for place in range(many):
-            earlier = [
-                i for i in range(many) if shop[i] == shop[place] and week[place] - memory <= week[i] < week[place]
-            ]
-            if earlier:
-                scale[place] = (y - after)[earlier].mean(axis=0)
-        return {"states": x, "actions": y, "next_states": after, "scale": scale, "week": week}
-
-    return problem, [log(replaced), log(many)], draw(intervals()), memory
+def cost_of(logs: Iterable[Log], problem: LostSales) -> Fraction:
+    """What a release really costs for a pair of logs: their squared distance, by the variance of its noise."""
+    recorders = Recorder(), Recorder()
+    for log, recorder in zip(logs, recorders, strict=True):
+        release_outcomes(log, problem, level_sizes=(4, 8), rho=RHO, noise=recorder)
+    return Fraction(sum(squared_change(*recorders))) / (2 * recorders[0].variances[0])
 
 
-def costs_of(problem: LostSales, logs: list[Any], periods: Intervals, memory: int) -> list[Fraction]:
-    """What each release really costs for this pair of logs: their squared distance, by the variance of its noise."""
-    costs = []
-    for first, before in periods:
-        recorders = Recorder(), Recorder()
-        for log, recorder in zip(logs, recorders, strict=True):
-            inside = (log["week"] >= first) & (log["week"] < before)
-            parts = {name: array[inside] for name, array in log.items() if name != "week"}
-            chosen = Trajectories(**parts, scale_memory=memory)
-            release_outcomes(chosen, problem, level_sizes=(4, 8), rho=budget(float(RHO)), noise=recorder)
-        costs.append(Fraction(sum(squared_change(*recorders))) / (2 * recorders[0].variances[0]))
-    return costs
+def costs_of(pair: Pair, periods: Intervals) -> list[Fraction]:
+    """The same of a release for each period of a pair of logs, whose trajectories begin in one week after the other."""
+    problem, *logs = pair
+
+    def within(log: Trajectories, first: int, before: int) -> Trajectories:
+        parts = {name: getattr(log, name)[first:before] for name in (*PARTS, "scale")}
+        return Trajectories(**parts, scale_memory=log.facts.scale_memory)
+
+    weeks = len(logs[0])
+    return [cost_of((within(log, *ends) for log in logs), problem) for ends in periods if ends[0] < weeks]
 
 
 @settings(max_examples=40, deadline=None)
-@given(chains())
-def test_all_periods_together_never_cost_more_than_the_ledger_says(
-    chain: tuple[LostSales, list[Any], Intervals, int],
-) -> None:
-    problem, logs, periods, memory = chain
-    said = lost_by_one(portion(*ends, memory=memory) for ends in periods)
-    assert sum(costs_of(problem, logs, periods, memory)) <= said
+@given(scaled_neighbours(), intervals())
+def test_all_periods_together_never_cost_more_than_the_ledger_says(pair: Pair, periods: Intervals) -> None:
+    """Weeks of shops whose scale is the mean sale of their shop's last m weeks; one of them is replaced."""
+    memory = pair[1].facts.scale_memory
+    assert sum(costs_of(pair, periods)) <= lost_by_one(portion(*ends, memory=memory) for ends in periods)
 
 
 def test_the_bound_is_reached_and_a_week_in_two_periods_exceeds_it() -> None:
     """One week that sells nothing, or everything: it uses up its period. Released in two periods, it loses twice."""
-    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=3.0)
     full = np.full((6, 2, 1), 3.0)
-    week = np.arange(6)
 
-    def log(left: float) -> dict[str, Any]:
+    def log(left: float) -> Trajectories:
         after = full.copy()
         after[2] = left
-        return {"states": 0 * full, "actions": full, "next_states": after, "scale": np.ones(full.shape), "week": week}
+        return Trajectories(states=0 * full, actions=full, next_states=after, scale=np.ones(full.shape))
 
-    logs = [log(3.0), log(0.0)]
-    disjoint = costs_of(problem, logs, [(0, 3), (3, 6)], 0)
-    assert disjoint == [RHO, 0]
-    planted = costs_of(problem, logs, [(0, 3), (2, 6)], 0)
+    pair = LostSales(horizon=2, holding=1, shortage=1, demand_max=3.0), log(3.0), log(0.0)
+    assert costs_of(pair, [(0, 3), (3, 6)]) == [RHO, 0]
+    planted = costs_of(pair, [(0, 3), (2, 6)])
     assert sum(planted) == 2 * RHO > lost_by_one([portion(0, 3), portion(3, 6)])
     assert sum(planted) <= lost_by_one([portion(0, 3), portion(2, 6)])
 
@@ -236,16 +208,14 @@ def test_rows_chosen_by_their_own_dates_would_be_caught() -> None:
         numbers = {"step": [0, 1] * 4, "x": [0.0] * 8, "y": [8.0] * 8, "z": [8.0, 8.0, *[left] * 4, 8.0, 8.0]}
         return ibis.memtable(pa.table(week | numbers))
 
-    def costs(chosen: Any) -> list[Fraction]:
-        found = []
-        for first, before in ((0, 7), (7, 14)):
-            recorders = Recorder(), Recorder()
-            for left, recorder in zip((8.0, 0.0), recorders, strict=True):
-                names = {"states": ["x"], "actions": ["y"], "next_states": ["z"]}
-                counted = Table(chosen(log(left), first, before), trajectory="trajectory", step="step", **names)
-                release_outcomes(counted, problem, level_sizes=(4, 8), rho=budget(0.1), noise=recorder)
-            found.append(Fraction(sum(squared_change(*recorders))) / (2 * recorders[0].variances[0]))
-        return found
+    names = {"states": ["x"], "actions": ["y"], "next_states": ["z"]}
+
+    def cost(chosen: Any) -> Fraction:
+        pairs = [
+            [Table(chosen(log(left), *ends), trajectory="trajectory", step="step", **names) for left in (8.0, 0.0)]
+            for ends in ((0, 7), (7, 14))
+        ]
+        return sum((cost_of(pair, problem) for pair in pairs), Fraction(0))
 
     def by_row(rows: Any, first: int, before: int) -> Any:
         return rows.filter((rows.begins >= first) & (rows.begins < before))
@@ -254,8 +224,8 @@ def test_rows_chosen_by_their_own_dates_would_be_caught() -> None:
         return rows_of_period(rows, COLUMNS, first=first, before=before)
 
     said = lost_by_one([portion(0, 7), portion(7, 14)])
-    assert sum(costs(by_trajectory)) <= said == RHO
-    assert sum(costs(by_row)) == 2 * RHO
+    assert cost(by_trajectory) <= said == RHO
+    assert cost(by_row) == 2 * RHO
 
 
 # The ledger.

@@ -237,7 +237,7 @@ def test_rows_are_seen_as_they_are_when_they_are_asked_for(tmp_path: Path, facts
 
 def test_postgres_reads_ids_like_python(server: str) -> None:
     """Whatever its locale is. PostgreSQL has no text with a zero byte."""
-    spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
+    spellings = [*NO_UNIT, *(text for group in ONE_UNIT.values() for text in group), *some_texts(600)]
     spellings = [text for text in spellings if "\0" not in text]
     with psycopg.connect(server) as connection:
         connection.execute("CREATE TABLE spelt (place int, spelling text, pieces float8, exact numeric)")

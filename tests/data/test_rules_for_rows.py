@@ -32,7 +32,7 @@ from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.privacy.release import release_outcomes
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from tests.helpers.own_problems import PostedPrice, Wear
+from tests.helpers.own_problems import Wear
 from tests.helpers.tables import UNUSABLE, a_scaled_log, columns, wide
 
 Limits = tuple[list[float], list[float]]
@@ -333,6 +333,8 @@ def test_what_a_row_shows_in_multiples() -> None:
         (0, 600, 480, 100): ("seen", 1.2),  # the same, from a shelf of six multiples
         (0, 600, 0, 100): ("cut off", 4),  # at least six is at least four
         (0, 600, 100, 100): ("cut off", 4),  # five were sold, which is at least four
+        (0, 600, 200, 100): ("cut off", 4),  # nobody knows whether it would have been more than four
+        (0, 600, 200.01, 100): ("seen", 3.9999),
         (0, 300, 0, 100): ("cut off", 3),
         (550, 600, 480, 100): ("seen", 1.2),  # the stock at hand may exceed the bound too
         (0, 300, 180, 1000): ("seen", 0.12),
@@ -364,22 +366,6 @@ def test_rows_that_do_not_fit_are_unobserved() -> None:
     assert_shown(LostSales, dict.fromkeys(rows))
 
 
-def test_clipping_keeps_what_a_row_shows() -> None:
-    """In the user's units: 120 sold of 600 are 120 sold of the 400 that may be ordered, not none."""
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=400.0)
-
-    def moved(*row: float) -> list[float]:
-        return [float(part[0]) for part in moved_inside(problem, 0, tuple(np.array([part]) for part in row))]
-
-    assert moved(0.0, 600.0, 480.0) == [0, 400, 280]
-    assert moved(0.0, 600.0, 0.0) == [0, 400, 0]  # sold out stays sold out
-    assert moved(0.0, 600.0, 100.0) == [0, 400, 0]  # 500 sold are at least 400
-    assert moved(0.0, 300.0, 310.0) == [0, 300, 300]  # less than nothing sold is nothing sold
-    assert moved(50.0, 30.0, 0.0) == [50, 50, 0]  # still sold out, of what was there
-    assert moved(50.0, 30.0, 10.0) == [50, 50, 30]  # 20 sold
-    assert moved(0.0, 100.0, 1e-9) == [0, 100, 1e-9]  # what is possible is not touched, to the last bit
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from([SHOP, WAITING]), *(st.integers(-80, 80).map(lambda v: v / 8) for _ in range(3)))
 def test_moving_a_row_keeps_what_it_shows(problem: Any, stock: float, order: float, left: float) -> None:
@@ -401,15 +387,6 @@ def test_moving_a_row_keeps_what_it_shows(problem: Any, stock: float, order: flo
             assert moved[part][0] == row[part][0]
 
 
-def test_clipping_with_feedback_on_the_higher_side() -> None:
-    """A price above the bound that was not paid: still not paid."""
-    problem = PostedPrice(1)
-    state, action, next_state = moved_inside(problem, 0, (np.array([0.0]), np.array([60.0]), np.array([0.0])))
-    assert (state[0], action[0], next_state[0]) == (0, 50, 0)
-    seen, cut = problem.observe(0, state, action, next_state)
-    assert (seen[0], cut[0]) == (50, True)
-
-
 def test_a_scale_is_taken_from_tables() -> None:
     """NULL is missing; arrays and tables give the same log again."""
     rows = a_scaled_log(SHOP, 50).to_arrow()
@@ -421,18 +398,6 @@ def test_a_scale_is_taken_from_tables() -> None:
     assert table.facts == replace(again.facts, refuses_rows=False)
     assert (table.facts.has_scale, table.facts.scale_memory) == (True, 3)
     np.testing.assert_array_equal(table.outcome_leaves(SHOP, bins=BINS), again.outcome_leaves(SHOP, bins=BINS))
-
-
-def test_what_a_scale_needs() -> None:
-    log = log_of([(0, 300, 180, 100)])
-    rows = {name: getattr(log, name) for name in PARTS}
-    for facts, words in (
-        ({"scale_memory": 1}, "scale_memory needs scale"),
-        ({"scale": log.scale, "scale_memory": -1}, "scale_memory must be a whole number of at least 0, got -1"),
-        ({"scale": np.ones((1, 1))}, "scale must have the shape of states"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            Trajectories(**rows, **facts)
 
 
 def test_a_log_with_a_scale_is_never_complete() -> None:

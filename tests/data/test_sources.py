@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import uuid
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +62,6 @@ def test_every_source_gives_the_same_log(tmp_path: Path, facts: Facts, everywher
     values[7] += 1e-9
     pq.write_table(table.set_column(2, "state_0", pa.array(values)), tmp_path / "log.parquet")
     assert seen(tmp_path, facts).marks != found["parquet"].marks
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [lambda n: [str(uuid.UUID(int=i)) for i in range(n)], lambda n: [Decimal(i) / 4 for i in range(n)]],
-    ids=["uuid", "decimal"],
-)
-def test_ids_of_any_type(tmp_path: Path, facts: Facts, ids: Any) -> None:
-    table = pq.read_table(tmp_path / "log.parquet")
-    named = pa.array(ids(300)).take(table["trajectory"].combine_chunks())
-    pq.write_table(table.set_column(0, "trajectory", named), tmp_path / "log.parquet")
-    found = seen(tmp_path, facts)
-    assert (found.units, found.counts().sum()) == (300, 300 * 3 * 2)
-    assert found == seen(tmp_path, facts, query="SELECT * FROM log")
 
 
 def test_ids_of_a_csv_are_text(tmp_path: Path, facts: Facts) -> None:

@@ -11,17 +11,9 @@ import pytest
 
 from poolrl import LostSales, Pool, Table
 from poolrl.data.ids import canonical, canonical_texts
-from tests.helpers.long_tables import long
+from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
-from tests.helpers.tables import (
-    Make,
-    a_mess,
-    a_shop,
-    assert_counted_like_arrays,
-    by_hand,
-    columns,
-    wide,
-)
+from tests.helpers.tables import Make, a_shop, assert_counted_like_arrays, columns, wide
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -36,15 +28,14 @@ class TestSpark:
             name, lambda log, clip: form(log, clip, cluster), everything=form is wide and name != "backlog on a grid"
         )
 
-    @pytest.mark.parametrize("max_per_unit", [None, 3])
-    def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:
-        problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
-        mess = a_mess(np.random.default_rng(5))
-        units, leaves = by_hand(mess, bins=16, max_per_unit=max_per_unit)
-        named = columns(1) | ({"unit": "unit", "max_per_unit": max_per_unit} if max_per_unit else {})
-        table = Table(cluster(mess), **named)
+    @pytest.mark.parametrize("products", MESSES)
+    def test_what_cannot_be_used_is_unobserved(self, cluster: Make, products: int) -> None:
+        problem, named = MESSES[products]
+        rows = a_mess(np.random.default_rng(5), products)
+        units, leaves, _ = by_hand(rows, products, bins=4, max_per_unit=2, labels_public=False)
+        table = Table(cluster(as_table(rows)), **named, max_per_unit=2)
         assert table.units == units
-        np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), leaves)
+        np.testing.assert_array_equal(table.outcome_leaves(problem, bins=4), leaves)
 
     def test_a_fit_on_a_cluster(self, cluster: Make) -> None:
         problem, log = a_shop(LostSales, gridded=True)
@@ -56,7 +47,7 @@ class TestSpark:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.xdist_group("spark")
 def test_spark_reads_ids_like_python(cluster: Callable[[pa.Table], Any]) -> None:
-    spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
+    spellings = [*NO_UNIT, *(text for group in ONE_UNIT.values() for text in group), *some_texts(600)]
     table = cluster(pa.table({"at": range(len(spellings)), "text": pa.array(spellings)}))
     found = table.select("at", "text", id=canonical(table.text)).order_by("at").to_pyarrow()
     assert found["id"].to_pylist() == canonical_texts(spellings)

@@ -22,14 +22,12 @@ from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.problem import Problem
-from tests.helpers.long_tables import long
+from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
 from tests.helpers.tables import (
     LOGS,
     WITH_ALL,
-    a_mess,
     assert_counted_like_arrays,
-    by_hand,
     columns,
     wide,
 )
@@ -63,23 +61,33 @@ def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
         count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), level_sizes=every_level(4))
 
 
-@pytest.mark.parametrize("max_per_unit", [None, 1, 3])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_unit: int | None) -> None:
-    """From Parquet, whose statistics pass over NaN, and from memory, against a count row by row."""
-    problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
-    mess = a_mess(np.random.default_rng(seed))
-    pq.write_table(mess, tmp_path / "mess.parquet")
-    named = columns(1) | ({"unit": "unit", "max_per_unit": max_per_unit} if max_per_unit else {})
-    units, leaves = by_hand(mess, bins=16, max_per_unit=max_per_unit)
+@pytest.mark.parametrize("products", MESSES)
+@pytest.mark.parametrize(("most", "labels_public"), [(None, False), (1, True), (2, False), (2, True)])
+def test_what_cannot_be_used_is_unobserved(
+    tmp_path: Path, most: int | None, labels_public: bool, products: int
+) -> None:
+    """Doubled rows, no numbers, no ids, labels that disagree, products and steps that nobody declared.
+
+    Against a count row by row; from memory, and from Parquet, whose statistics pass over NaN.
+    """
+    (problem, named), rng = MESSES[products], np.random.default_rng(3)
+    rows = a_mess(rng, products)
+    if most is None:  # each trajectory is a unit of its own
+        named = {name: column for name, column in named.items() if name != "unit"}
+        rows = [row | {"unit": row["trajectory"]} for row in rows]
+    units, leaves, totals = by_hand(rows, products, bins=4, max_per_unit=most or 1, labels_public=labels_public)
     assert leaves.sum() > 30
-    for source in (mess, ibis.read_parquet(tmp_path / "mess.parquet")):
-        table = Table(source, **named)
-        assert table.units == units
-        counts = count_outcomes(table, problem, level_sizes=every_level(16))
-        np.testing.assert_array_equal(counts.levels[-1].reshape(leaves.shape), leaves)
-        total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
-        assert (total == table.slots).all()
+    source = as_table(rows).take(rng.permutation(len(rows)))
+    if labels_public:
+        pq.write_table(source, tmp_path / "mess.parquet")
+        source = ibis.read_parquet(tmp_path / "mess.parquet")
+    table = Table(source, **named, max_per_unit=most or 1, labels_public=labels_public)
+    table.check(problem)
+    assert (table.units, table.slots) == (units, units * (most or 1))
+    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=4), leaves)
+    np.testing.assert_array_equal(table.label_totals(problem), totals)
+    if labels_public:  # no product of a label's slots is observed more often than there are slots
+        assert (totals[:, :, None] >= leaves.sum(axis=-1)).all()
 
 
 # Part by part, against the same rules for one row at a time.
@@ -135,7 +143,10 @@ def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
     assert (table.first_step, type(table.first_step)) == (first, int)
 
 
-def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
+ROWS, SEPARABLE = 400, OrderQuantity(2, 2, 0.2, 0.4, cap=60.0)
+
+
+def messy(problem: Problem) -> dict[str, list[Any]]:
     """Numbers within the bounds, at them, a little outside, and no numbers at all."""
     rng = np.random.default_rng(9)
     bounds = [(problem.state_low, problem.state_high), (problem.action_low, problem.action_high)]
@@ -143,37 +154,49 @@ def messy(problem: Problem, rows: int = 400) -> dict[str, list[Any]]:
     for part, (low, high) in zip(PARTS, [*bounds, bounds[0]], strict=True):
         for i in range(len(low)):
             some = [*ODD, float(low[i]), float(high[i]), float(low[i]) - 1, float(high[i]) + 1]
-            inside = rng.uniform(low[i], high[i], rows).tolist()
+            inside = rng.uniform(low[i], high[i], ROWS).tolist()
             found[f"{part}_{i}"] = [some[rng.integers(len(some))] if rng.random() < 0.12 else x for x in inside]
     return found
 
 
-@pytest.mark.parametrize("clip", [False, True])
-@pytest.mark.parametrize("problem", [PostedPrice(2), OrderQuantity(2, 2, 0.2, 0.4, cap=60.0)])
-def test_numbers_that_no_formula_can_take_are_missing(problem: Any, clip: bool) -> None:
+@pytest.mark.parametrize(
+    ("problem", "clip"),
+    [(PostedPrice(2), False), (SEPARABLE, False), (SEPARABLE, True), (Pinned(1), False), (Pinned(1), True)],
+)
+@pytest.mark.parametrize("source", ["memory", "parquet"])
+def test_numbers_that_no_formula_can_take_are_missing(
+    problem: Problem, clip: bool, source: str, tmp_path: Path
+) -> None:
+    """Coordinates that belong together stand or fall together: one bad number, and the whole row is missing.
+
+    DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
+    """
     given = messy(problem)
-    table = ibis.memtable(pa.table({name: pa.array(values, pa.float64()) for name, values in given.items()}))
-    table = table.mutate(at=ibis.row_number())
-    parts = [[table[f"{part}_{i}"] for i in range(problem.state_dim)] for part in PARTS]
-    found = executed(
-        table.select("at", **harmless(multiples_of(problem, clip=clip, divided=False), parts, OnColumns())).order_by(
-            "at"
-        )
-    )
-    lows = {"state": problem.state_low, "action": problem.action_low, "next_state": problem.state_low}
-    highs = {"state": problem.state_high, "action": problem.action_high, "next_state": problem.state_high}
-    separable, kept = not isinstance(problem, PostedPrice), 0
-    for row in range(len(given["state_0"])):
-        for i in range(problem.state_dim):
-            values = [given[f"{part}_{i}"][row] for part in PARTS]
-            limits = [(-LARGEST_NUMBER, LARGEST_NUMBER) if clip else (lows[p][i], highs[p][i]) for p in PARTS]
-            held = all(v is not None and a - 1e-6 <= v <= b + 1e-6 for v, (a, b) in zip(values, limits, strict=True))
-            assert found[f"fine_{i}"][row] is held, values
-            wanted = values if held else [None] * 3
-            assert [found[f"{part}_{i}"][row] for part in PARTS] == wanted
-            kept += held
-    assert separable or "fine_1" not in found
-    assert 100 < kept < len(given["state_0"]) * problem.state_dim - 20
+    held = pa.table({"at": range(ROWS)} | {name: pa.array(values, pa.float64()) for name, values in given.items()})
+    pq.write_table(held, tmp_path / "log.parquet")
+    table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
+    parts = [[table[name] for name in given if name.startswith(part)] for part in PARTS]
+    checked = harmless(multiples_of(problem, clip=clip, divided=False), parts, OnColumns())
+    found = executed(table.select("at", **checked).order_by("at"))
+    bounds = {"state": (problem.state_low, problem.state_high), "action": (problem.action_low, problem.action_high)}
+    bounds["next_state"] = bounds["state"]
+    limits = {f"{part}_{i}": ends for part in PARTS for i, ends in enumerate(zip(*bounds[part], strict=True))}
+    if clip:
+        limits = dict.fromkeys(limits, (-LARGEST_NUMBER, LARGEST_NUMBER))
+    # The columns of each coordinate, or of all where they stand or fall together.
+    together = [[*given]] if problem is not SEPARABLE else [[f"{part}_{i}" for part in PARTS] for i in (0, 1)]
+    assert {name for name in found if name.startswith("fine")} == {f"fine_{i}" for i in range(len(together))}
+    kept = 0
+    for i, names in enumerate(together):
+        for row, values in enumerate(zip(*(given[name] for name in names), strict=True)):
+            fine = all(
+                v is not None and limits[name][0] - 1e-6 <= v <= limits[name][1] + 1e-6
+                for name, v in zip(names, values, strict=True)
+            )
+            assert found[f"fine_{i}"][row] is fine, values
+            assert [found[name][row] for name in names] == (list(values) if fine else [None] * len(names))
+            kept += fine
+    assert 100 < kept < ROWS * len(together) - 20
 
 
 def test_what_a_table_is_made_of() -> None:
@@ -214,26 +237,6 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
         Table("log.parquet", **columns(2))
     with pytest.raises(ValueError, match=r"log .*got .*DataFrame"):
         Pool(1.0).fit(problem, table.to_pandas())
-
-
-@pytest.mark.parametrize("source", ["memory", "parquet"])
-def test_coordinates_that_belong_together_stand_or_fall_together(source: str, tmp_path: Path) -> None:
-    """Two states and one action: one bad number of the three parts, and the whole row is missing.
-
-    DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
-    """
-    good = {"state_0": 1.0, "state_1": 2.0, "action_0": 3.0, "next_state_0": 4.0, "next_state_1": 5.0}
-    rows = [good, *(good | {name: bad} for name in good for bad in (None, math.nan, 11.0))]
-    held = pa.table({"at": range(16)} | {name: pa.array([row[name] for row in rows], pa.float64()) for name in good})
-    pq.write_table(held, tmp_path / "log.parquet")
-    table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
-    parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
-    checked = harmless(multiples_of(Pinned(1), divided=False), parts, OnColumns())
-    found = executed(table.select("at", **checked).order_by("at"))
-    assert found["fine_0"] == [True] + [False] * 15
-    assert "fine_1" not in found
-    for name, value in good.items():
-        assert found[name] == [value] + [None] * 15
 
 
 def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:

@@ -191,12 +191,13 @@ def exact(way: Way, rows: list[Row], at: Path) -> tuple[Recorder, int, int]:
         return found, int(released.guarantee.mechanisms[0].sensitivity_squared), log.units
 
 
-# Arrays are read by the engine of tables. So few ways are tried in the quick tests, and files by most shops.
+# Arrays are read by the engine of tables. So few ways are tried in the quick tests, and files by most shops. Each way
+# begins with another shop.
 @pytest.mark.parametrize(
     ("way", "every"),
     [
-        ("from_csv", 4),
-        *((way, 20) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
+        ("from_csv", 9),
+        *((way, 37) for way in ("opened, CSV", "opened, DuckDB", "Table, DuckDB", "Table, pandas")),
         *(pytest.param(way, 4, marks=pytest.mark.slow) for way in [*WAYS][1:]),
     ],
 )
@@ -301,7 +302,7 @@ def test_frames_never_meet_the_default_engine(tmp_path: Path, monkeypatch: pytes
     other = ibis.duckdb.connect()
     other.raw_sql("SET default_collation = 'nocase.noaccent'")
     monkeypatch.setattr(ibis.options, "default_backend", other)
-    for way in (WAYS["Table, Arrow"], WAYS["from_table, Arrow"], WAYS["from_csv"]):
+    for way in (WAYS["Table, Arrow"], WAYS["from_table, Arrow"]):
         change, paid = moved(way, log_with(shop(REPLACED)), log_with(accented()), tmp_path)
         assert 0 < change <= paid
 
@@ -342,14 +343,14 @@ def recipes() -> list[str]:
     return re.findall(r"CREATE TABLE [^;`]*?;", texts)
 
 
-def export(hostile: dict[str, str] | None = None) -> list[Row]:
-    """Mondays and Tuesdays of six shops; a hostile one has something else in its fields."""
+def export(*hostile: dict[str, str]) -> list[Row]:
+    """Mondays and Tuesdays of six shops; each day of a hostile one has something else in its fields."""
     rows = []
     for number in range(6):
-        for day in (3, 4, 10, 11):
+        for day, other in zip((3, 4, 10, 11), hostile or [{}] * 4, strict=True):
             row = {"shop": str(number), "date": f"{day:02}/03/2025", "product": "bread", "after_delivery": "9"}
             row |= {"opening": "0", "delivery": "9", "closing": str(number % 3), "sales": str(9 - number % 3)}
-            rows.append(row | (hostile or {} if number == 3 else {}))
+            rows.append(row | (other if number == 3 else {}))
     return rows
 
 
@@ -370,26 +371,25 @@ def by_recipe(recipe: str, rows: list[Row], at: Path, date_format: str | None) -
 
 
 def recipe_moves(
-    recipe: str, at: Path, *shops: dict[str, str], date_format: str | None = "%d/%m/%Y"
-) -> Iterator[tuple[int, int]]:
-    """How far each hostile shop moves what is released, and what its two weeks pay for: c = 2."""
+    recipe: str, at: Path, *hostile: dict[str, str], date_format: str | None = "%d/%m/%Y"
+) -> tuple[int, int]:
+    """How far a hostile shop moves what is released, and what its two weeks pay for: c = 2."""
     usual, paid = by_recipe(recipe, export(), at, date_format)
+    found, _ = by_recipe(recipe, export(*hostile), at, date_format)
     assert usual[0].sum() > 0
-    for hostile in shops:
-        found, _ = by_recipe(recipe, export(hostile), at, date_format)
-        yield sum(int(((a - b) ** 2).sum()) for a, b in zip(usual, found, strict=True)), 4 * paid
+    return sum(int(((a - b) ** 2).sum()) for a, b in zip(usual, found, strict=True)), 4 * paid
 
 
 @pytest.mark.parametrize("number", range(len(recipes())))
 def test_recipes_of_the_documents_read_each_row_by_itself(number: int, tmp_path: Path) -> None:
-    shops = {"date": "soon"}, {"product": '"bread'}, {"product": "x" * 70_000}, {"delivery": "1e400"}
-    for squared, paid in recipe_moves(recipes()[number], tmp_path, *shops):
-        assert 0 < squared <= paid
+    days = {"date": "soon"}, {"product": '"bread'}, {"product": "x" * 70_000}, {"delivery": "1e400"}
+    squared, paid = recipe_moves(recipes()[number], tmp_path, *days)
+    assert 0 < squared <= paid
 
 
 def test_a_recipe_that_guesses_is_caught(tmp_path: Path) -> None:
     """As the documents had it. One shop's text turned all dates into text, which nobody had said how to read."""
     assert len(recipes()) == 2
     old = "CREATE TABLE sales AS SELECT *, after_delivery - delivery AS other FROM read_csv('export.csv');"
-    ((squared, paid),) = recipe_moves(old, tmp_path, {"date": "2025-03-04"}, date_format=None)
+    squared, paid = recipe_moves(old, tmp_path, *[{"date": "2025-03-04"}] * 4, date_format=None)
     assert squared > paid

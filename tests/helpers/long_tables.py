@@ -53,15 +53,27 @@ def long(log: Trajectories, clip: bool, put: Make = lambda table: table) -> Tabl
 
 
 # What a mess is made of: two declared products and two values that nobody declared, steps 0 and 1, demand up to 8.
-PRODUCTS, STEPS, BOUND = ("bread", "milk", "tea", None), (0, 1, 2, -1, None), 8.0
+PRODUCTS, STEPS, BOUND = ("bread", "milk", "tea", None), (0, 1, 0.5, 2, -1, 1e300, np.nan, np.inf, None), 8.0
 AMOUNTS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.5, -1.0, np.nan, np.inf, 1e300, None)
 FLAGS = ("no", "yes", "perhaps", None)
 
-LABELLED = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=BOUND, labels={"promo": FLAGS[:2]})
+ALONE, LABELLED = (
+    LostSales(horizon=2, products=products, holding=1, shortage=1, demand_max=BOUND, labels={"promo": FLAGS[:2]})
+    for products in (1, 2)
+)
 DECLARED = long_columns(PRODUCTS[:2], unit="unit", labels=["promo"])
+# How many products: the problem, and the columns of its table. One product alone has no column that names it.
+MESSES = {1: (ALONE, {k: v for k, v in DECLARED.items() if not k.startswith("coordinate")}), 2: (LABELLED, DECLARED)}
 
 
-def messy_trajectory(rng: np.random.Generator, unit: int, trajectory: int | None) -> Rows:
+def a_mess(rng: np.random.Generator, products: int) -> Rows:
+    """Three trajectories for each of thirty units; some trajectories and some units have no name."""
+    names = [(n // 3 if n % 13 else None, n if n % 11 else None) for n in range(90)]
+    rows = [row for unit, trajectory in names for row in messy_trajectory(rng, unit, trajectory)]
+    return [row for row in rows if products > 1 or row["product"] == PRODUCTS[0]]
+
+
+def messy_trajectory(rng: np.random.Generator, unit: int | None, trajectory: int | None) -> Rows:
     """Rows that may be missing, doubled, out of range, without a number, or with labels that disagree."""
     rows, flag = [], rng.choice(np.array(FLAGS, dtype=object), p=[0.4, 0.4, 0.1, 0.1])
     for step, product in every(STEPS, PRODUCTS):
@@ -80,27 +92,31 @@ def messy_trajectory(rng: np.random.Generator, unit: int, trajectory: int | None
 
 def as_table(rows: Rows) -> pa.Table:
     """Rows as an Arrow table, whatever is missing from them."""
-    kinds = dict.fromkeys(("unit", "trajectory", "step"), pa.int64())
+    kinds = dict.fromkeys(("unit", "trajectory"), pa.int64()) | {"step": pa.float64()}
     kinds |= dict.fromkeys(("product", "promo"), pa.string()) | dict.fromkeys(AMOUNT_COLUMNS, pa.float64())
     return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
-def long_by_hand(rows: Rows, *, bins: int, max_per_unit: int, labels_public: bool) -> tuple[IntArray, IntArray]:
-    """Leaves (2, 2, 2, 2 · bins) and totals (2, 2) of such rows, for the label `promo`, one row after the other."""
-    named = [row for row in rows if row["trajectory"] is not None]
-    named = [row for row in named if row["step"] in (0, 1) and row["product"] in PRODUCTS[:2]]
+def by_hand(
+    rows: Rows, products: int, *, bins: int, max_per_unit: int, labels_public: bool
+) -> tuple[int, IntArray, IntArray]:
+    """Units, leaves (2, 2, products, 2 · bins) and totals (2, 2) of rows with a label, one row after the other."""
+    named = [row for row in rows if row["trajectory"] is not None and row["unit"] is not None]
+    units = len({row["unit"] for row in named})
+    named = [row for row in named if row["step"] in (0, 1) and row["product"] in PRODUCTS[:products]]
     owned: dict[int, set[int]] = {}
     for row in named:
         owned.setdefault(row["unit"], set()).add(row["trajectory"])
     kept = {(unit, name) for unit, names in owned.items() for name in sorted(names)[:max_per_unit]}
     named = [row for row in named if (row["unit"], row["trajectory"]) in kept]
-    leaves, totals = np.zeros((2, 2, 2, 2 * bins), dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
+    leaves, totals = np.zeros((2, 2, products, 2 * bins), dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
     for (unit, name), step in every(sorted(kept), (0, 1)):
         life = [row for row in named if (row["unit"], row["trajectory"]) == (unit, name)]
         flags = {row["promo"] for row in life if row["step"] == step} & set(FLAGS[:2])
-        if len(flags) == 1:
+        steps = [row["step"] for row in life]
+        if len(flags) == 1 and (products > 1 or len(set(steps)) == len(steps)):  # a doubled row alone hides its life
             totals[FLAGS.index(*flags), step] += 1
-        for place, product in enumerate(PRODUCTS[:2]):
+        for place, product in enumerate(PRODUCTS[:products]):
             steps = [row["step"] for row in life if row["product"] == product]
             if len(set(steps)) < len(steps) or (labels_public and len(flags) != 1):
                 continue
@@ -109,7 +125,7 @@ def long_by_hand(rows: Rows, *, bins: int, max_per_unit: int, labels_public: boo
                     sold, empty = (row["action"] - row["left"]) / BOUND, row["left"] <= 1e-8
                     leaf = int(bin_of(np.array(sold), bins)) + (bins if empty else 0)
                     leaves[FLAGS.index(row["promo"]), step, place, leaf] += 1
-    return leaves, totals
+    return units, leaves, totals
 
 
 def _possible(row: dict[str, Any]) -> bool:

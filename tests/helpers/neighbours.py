@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales, Trajectories
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import IntArray
 from poolrl.privacy import sensitivity
 
 Pair = tuple[LostSales | Backlog, Trajectories, Trajectories]
@@ -48,33 +48,55 @@ def plant_layout(plant: pytest.MonkeyPatch, name: str, layout: Callable[..., sen
 
 
 @st.composite
-def neighbours(draw: st.DrawFn) -> Pair:
-    """Two logs that differ in one unit, which may own 1 to 4 trajectories of which max_per_unit count."""
-    horizon, products = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    kind = draw(st.sampled_from([LostSales, Backlog]))
-    share = draw(st.sampled_from([1.0, 0.6]))
-    problem = kind(horizon=horizon, products=products, holding=1, shortage=1, demand_max=10.0, boundary=share)
-    cap, units = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    seed = draw(st.integers(0, 2**32 - 1))
-    # Whole numbers meet bin edges, the boundary and zero stock far more often than reals do.
-    rng, whole = np.random.default_rng(seed), draw(st.booleans())
-    owned = [draw(st.integers(1, 4)) for _ in range(units + 1)]
+def neighbours(draw: st.DrawFn, *, labels_public: bool | None = None) -> Pair:
+    """Two logs that differ in one unit, which may own 1 to 4 trajectories of which max_per_unit count.
 
-    def rows(count: int) -> list[FloatArray]:
+    Where `labels_public` is given, rows have labels, and perhaps a bound for each store, of which they are multiples.
+    Labels of the unit stay if they are public; otherwise all of it may be another's.
+    """
+    horizon, products = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    kind, share = draw(st.sampled_from([LostSales, Backlog])), draw(st.sampled_from([1.0, 0.6]))
+    bounds, known = 10.0, {}
+    if labels_public is not None:
+        bounds, known = draw(st.sampled_from([10.0, np.array([10.0, 5.0, 2.0]).reshape(3, 1, 1)])), {"labels": LABELS}
+    problem = kind(
+        horizon=horizon, products=products, holding=1, shortage=1, demand_max=bounds, boundary=share, **known
+    )
+    cap, units = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    # Whole numbers meet bin edges, the boundary and zero stock far more often than reals do.
+    rng, whole, by_step = (
+        np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )
+    owned = [draw(st.integers(1, 4)) for _ in range(units + 1)]
+    if labels_public:
+        owned[units] = owned[units - 1]
+
+    def rows(count: int) -> dict[str, Any]:
         x = rng.uniform(problem.state_low, 10, (count, horizon, products))
         y = rng.uniform(np.maximum(x, 0), 10)
         demand = rng.uniform(0, 10, y.shape)
         if whole:
             x, y, demand = np.floor(x), np.ceil(y), np.floor(demand)
-        left = problem.next_state(0, x, y, demand)
-        return [x, y, left]
+        return {"states": x, "actions": y, "next_states": problem.next_state(0, x, y, demand)}
+
+    def labels(count: int) -> dict[str, Any]:
+        shape = (count, horizon) if by_step else count
+        return {"store": rng.integers(1, STORES + 1, count), "promo": rng.choice(PROMOS, shape)}
 
     parts = [rows(count) for count in owned]
+    named = [labels(count) for count in owned]
+    if labels_public:
+        named[units] = named[units - 1]
 
     def log(members: list[int]) -> Trajectories:
-        x, y, left = (np.concatenate([parts[i][j] for i in members]) for j in range(3))
+        more: dict[str, Any] = {name: np.concatenate([parts[i][name] for i in members]) for name in parts[0]}
+        if labels_public is not None:
+            more["labels"] = {name: np.concatenate([named[i][name] for i in members]) for name in LABELS}
+            more["labels_public"] = labels_public
         unit = np.repeat(np.arange(len(members)), [owned[i] for i in members])
-        return Trajectories(states=x, actions=y, next_states=left, unit=unit, max_per_unit=cap)
+        return Trajectories(**more, unit=unit, max_per_unit=cap)
 
     common = list(range(units - 1))
     return problem, log([*common, units - 1]), log([*common, units])
@@ -119,44 +141,3 @@ def scaled_neighbours(draw: st.DrawFn, *, labels_public: bool | None = None) -> 
     moves_house = labels_public is False and draw(st.booleans())
     other = int(rng.integers(1, STORES + 1)) if moves_house else int(store[replaced])
     return problem, log(replaced, int(store[replaced])), log(weeks, other)
-
-
-@st.composite
-def labelled_neighbours(draw: st.DrawFn, *, labels_public: bool) -> Pair:
-    """Two logs that differ in one unit. Its labels stay if they are public; otherwise all of it may be another's."""
-    horizon, products = draw(st.integers(1, 3)), draw(st.integers(1, 2))
-    kind = draw(st.sampled_from([LostSales, Backlog]))
-    # One bound for all, or a bound for each store, of which rows are multiples.
-    bounds = draw(st.sampled_from([10.0, np.array([10.0, 5.0, 2.0]).reshape(3, 1, 1)]))
-    problem = kind(
-        horizon=horizon, products=products, holding=1, shortage=1, demand_max=bounds, labels=LABELS, boundary=1.0
-    )
-    cap, units = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    rng, by_step = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(st.booleans())
-    owned = [draw(st.integers(1, 4)) for _ in range(units + 1)]
-    if labels_public:
-        owned[units] = owned[units - 1]
-
-    def rows(count: int) -> dict[str, Any]:
-        order = rng.integers(0, 11, (count, horizon, products)).astype(float)
-        stock, demand = np.floor(order * rng.random(order.shape)), rng.integers(0, 11, order.shape).astype(float)
-        labels = {
-            "store": rng.integers(1, STORES + 1, count),
-            "promo": rng.choice(PROMOS, (count, horizon) if by_step else count),
-        }
-        left = problem.next_state(0, stock, order, demand)
-        return {"states": stock, "actions": order, "next_states": left, "labels": labels}
-
-    parts = [rows(count) for count in owned]
-    if labels_public:
-        parts[units]["labels"] = parts[units - 1]["labels"]
-
-    def log(members: list[int]) -> Trajectories:
-        chosen = [parts[i] for i in members]
-        arrays = {name: np.concatenate([p[name] for p in chosen]) for name in ("states", "actions", "next_states")}
-        labels = {name: np.concatenate([p["labels"][name] for p in chosen]) for name in LABELS}
-        unit = np.repeat(np.arange(len(members)), [owned[i] for i in members])
-        return Trajectories(**arrays, labels=labels, labels_public=labels_public, unit=unit, max_per_unit=cap)
-
-    common = list(range(units - 1))
-    return problem, log([*common, units - 1]), log([*common, units])

@@ -11,7 +11,6 @@ import pyarrow as pa
 from poolrl import Backlog, LostSales, Table, Trajectories, simulate_log
 from poolrl.data.cells import joint_cells, left_cells
 from poolrl.data.counts import sum_together
-from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.inventory import Inventory
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
@@ -152,48 +151,3 @@ def wide(log: Trajectories, clip: bool, put: Make = lambda table: table) -> Tabl
     more |= {"labels": facts.label_names, "labels_public": facts.labels_public, "scale_memory": facts.scale_memory}
     more |= {"unit": "unit", "max_per_unit": facts.max_per_unit} if facts.has_units else {}
     return Table(put(log.to_arrow()), **columns(many, **more), clip=clip)
-
-
-def a_mess(rng: np.random.Generator, rows: int = 1_500) -> pa.Table:
-    """Ids and steps that are missing or repeated, numbers out of bounds: one product, H = 3, demand up to 10."""
-    odd = np.array([np.nan, np.inf, -np.inf, -3.0, 11.0, 1e300, -1e300])
-
-    def numbers(values: Any) -> Any:
-        spoilt = rng.random(rows) < 0.05
-        values = np.where(spoilt, rng.choice(odd, rows), np.round(values, 1))
-        return pa.array([None if rng.random() < 0.03 else float(v) for v in values], pa.float64())
-
-    order = rng.uniform(0, 10, rows)
-    stock, left = order * rng.random(rows), order * np.maximum(rng.uniform(-0.5, 1, rows), 0)
-    table = {
-        "trajectory": pa.array([None if i == 0 else f"t{i:03}" for i in rng.integers(0, 300, rows)]),
-        "unit": pa.array([" " if i == 0 else f"u{i}" for i in rng.integers(0, 60, rows)]),
-        "step": pa.array([None if s == 5 else float(s) / 2 for s in rng.integers(-2, 9, rows)]),
-    }
-    names = ("state_0", "action_0", "next_state_0")
-    return pa.table(table | {n: numbers(v) for n, v in zip(names, (stock, order, left), strict=True)})
-
-
-def by_hand(table: pa.Table, *, bins: int, max_per_unit: int | None) -> tuple[int, Any]:
-    """Units and leaves of such a table by the rules of `poolrl.data.table`, one row after the other."""
-    rows = [r for r in table.to_pylist() if r["trajectory"] is not None and (max_per_unit is None or r["unit"].strip())]
-    units = {r["unit" if max_per_unit else "trajectory"] for r in rows}
-    rows = [r for r in rows if r["step"] in (0.0, 1.0, 2.0)]
-    lives: dict[Any, list[Any]] = {}
-    for row in rows:
-        lives.setdefault((row["unit"] if max_per_unit else None, row["trajectory"]), []).append(row)
-    if max_per_unit:
-        for unit in units:
-            for key in sorted(key for key in lives if key[0] == unit)[max_per_unit:]:
-                del lives[key]
-    leaves = np.zeros((3, 1, 2 * bins), dtype=np.int64)
-    for life in lives.values():
-        if len({row["step"] for row in life}) < len(life):
-            continue
-        for row in life:
-            s, a, n = (row[name] for name in ("state_0", "action_0", "next_state_0"))
-            if any(v is None or not 0 <= v <= 10 for v in (s, a, n)) or a < s or n > a:
-                continue
-            leaf = int(bin_of(np.array((a - n) / 10.0), bins))
-            leaves[int(row["step"]), 0, leaf + (bins if n <= 1e-8 else 0)] += 1
-    return len(units), leaves

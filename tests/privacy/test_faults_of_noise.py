@@ -21,7 +21,7 @@ from poolrl.privacy.noise import inversion as tables
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
 from poolrl.problems.inventory import LostSales
-from tests.helpers.noisy import noise_faults
+from tests.helpers.noisy import Add, noise_faults, spoil_noise
 
 DEFAULT, LABELLED = CASES[0], CASES[5]
 # More numbers than are compared pair by pair.
@@ -45,15 +45,14 @@ def no_self_test(monkeypatch: Plant) -> None:
 
 def plant_in_noise(monkeypatch: Plant, change: Callable[[Any], None]) -> None:
     """Change the noise of every tree, (*labels, H, k, kinds, nodes), in place."""
-    honest = noise._SecureSampler.add
 
-    def add(self: Any, counts: IntArray, variance: Fraction) -> IntArray:
-        drawn = honest(self, np.zeros_like(counts), variance)
+    def spoilt(add: Add, counts: IntArray, variance: Fraction) -> IntArray:
+        drawn = add(np.zeros_like(counts), variance)
         if drawn.ndim >= 4:
             change(drawn)
         return counts + drawn
 
-    monkeypatch.setattr(noise._SecureSampler, "add", add)
+    spoil_noise(monkeypatch, spoilt)
 
 
 def all_products(drawn: Any) -> None:
@@ -74,23 +73,20 @@ def label_cells(drawn: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "shared", "fault"),
+    ("case", "shared"),
     [
-        (DEFAULT, all_products, SHARED),
-        (DEFAULT, steps_two_apart, SHARED),
-        (DEFAULT, signs_apart, SHARED),
-        (LABELLED, label_cells, SHARED),
-        (WIDE, all_products, SHARED),
-        pytest.param(WIDE, steps_two_apart, SHARED, marks=slow),
-        pytest.param(WIDE, signs_apart, SHARED, marks=slow),
+        *((DEFAULT, shared) for shared in (all_products, steps_two_apart, signs_apart)),
+        (LABELLED, label_cells),
+        (WIDE, all_products),
+        *(pytest.param(WIDE, shared, marks=slow) for shared in (steps_two_apart, signs_apart)),
     ],
 )
 def test_noise_shared_between_parts_of_a_table(
-    monkeypatch: Plant, case: AuditCase, shared: Callable[[Any], None], fault: str
+    monkeypatch: Plant, case: AuditCase, shared: Callable[[Any], None]
 ) -> None:
     """Two hundred releases are enough, because all cells that share it are looked at together."""
     plant_in_noise(monkeypatch, shared)
-    assert fault in attack_case(case, releases=200).faults
+    assert SHARED in attack_case(case, releases=200).faults
 
 
 @pytest.mark.parametrize("shared", [all_products, steps_two_apart, signs_apart])
@@ -121,16 +117,12 @@ def masked_key(draw: Callable[[int], bytes]) -> bytes:
     return bytes(byte & 0x1F for byte in draw(32))
 
 
-def key_is_what_the_system_drew() -> None:
-    """The test of keys: all 32 bytes that the system drew, and no others, are the key of AES."""
+def test_the_key_of_a_release_is_what_the_system_drew() -> None:
+    """All 32 bytes that the system drew, and no others, are the key of AES."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "urandom", lambda size: KNOWN_KEY[:size])
         noisy = SecureNoise().begin().add(np.zeros(301, dtype=np.int64), Fraction(41, 3))
     assert np.array_equal(noisy, drawn_with(KNOWN_KEY, Fraction(41, 3), 301))
-
-
-def test_the_key_of_a_release_is_what_the_system_drew() -> None:
-    key_is_what_the_system_drew()
 
 
 @pytest.mark.parametrize("weak", [short_key, stretched_key, masked_key])
@@ -144,7 +136,7 @@ def test_a_key_of_40_bits(monkeypatch: Plant, weak: Callable[[Callable[[int], by
 
     monkeypatch.setattr(Stream, "__init__", begin)
     with pytest.raises(AssertionError):
-        key_is_what_the_system_drew()
+        test_the_key_of_a_release_is_what_the_system_drew()
     assert construction_faults(Fraction(12)) == [OTHER_KEY]
     assert OTHER_KEY in attack_case(DEFAULT, releases=100).faults
     # The self-test sees bits that never change. It cannot see a hash, because it must not choose keys.
@@ -157,8 +149,7 @@ def rounded(variance: Fraction) -> Fraction:
 
 def test_a_variance_rounded_by_the_sampler(monkeypatch: Plant) -> None:
     """20.34 becomes 20, and the guarantee says 20.34: two percent that no attack sees, but all numbers together do."""
-    honest = noise._SecureSampler.add
-    monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, rounded(v)))
+    spoil_noise(monkeypatch, lambda add, counts, v: add(counts, rounded(v)))
     assert construction_faults(Fraction(12)) == [OTHER_KEY]  # by other variances that are tried too
     found = attack_case(DEFAULT, rho=0.59, releases=4000)
     assert found.tables[0].stated.variance == Fraction(24) / 2 / Fraction("0.59")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import subprocess
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from hashlib import sha256
@@ -32,9 +31,8 @@ from poolrl.privacy.noise.inversion import (
     inversion,
     upper_tails,
 )
-from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, key_stream
 from poolrl.privacy.noise.source import discrete_gaussian
-from tests.helpers.processes import program
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
 LARGEST = pytest.param(VARIANCES[-1], marks=pytest.mark.slow)
@@ -96,20 +94,6 @@ def test_known_noise_is_that_of_another_arithmetic() -> None:
         numbers = np.searchsorted(exact, words[first : first + size], side="right") - len(exact) // 2
         drawn, first = drawn + numbers.astype("<i8").tobytes(), first + size + size % 2
     assert sha256(drawn).hexdigest() == secure.KNOWN_NOISE
-
-
-# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
-NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
-NIST_COUNTER = 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF
-NIST_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
-NIST_CIPHER = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
-
-
-def test_the_standard_s_vector_by_blocks() -> None:
-    """Both blocks of NIST's example, and the second one alone, from a counter that is one higher."""
-    one, two = (bytes(a ^ b for a, b in zip(NIST_PLAIN, NIST_CIPHER, strict=True))[i : i + 16] for i in (0, 16))
-    assert key_stream(NIST_KEY, NIST_COUNTER, 4).tobytes() == one + two
-    assert key_stream(NIST_KEY, NIST_COUNTER + 1, 2).tobytes() == two
 
 
 def forever(value: Any) -> Callable[..., Any]:
@@ -219,33 +203,24 @@ def first_byte(key: bytes, value: int) -> bytes:
     return bytes([value]) + key[1:]
 
 
-@pytest.mark.parametrize(
-    ("change", "sound"),
-    [
-        (lambda keys: keys, True),
-        (lambda keys: [key[:-1] for key in keys], False),
-        (lambda keys: [key + b"x" for key in keys], False),
-        (lambda keys: [first_byte(key, key[0] | 1) for key in keys], False),
-        (lambda keys: [key[:-1] + bytes([key[-1] & 0x7F]) for key in keys], False),
-        (lambda keys: [*keys[:-1], keys[0]], False),
-        (lambda keys: [*keys[:5], keys[5][:-1], *keys[6:]], False),
-        # A bit that one key alone has, or lacks, does change.
-        (lambda keys: [first_byte(key, key[0] & 0xFE | (n == 7)) for n, key in enumerate(keys)], True),
-        (lambda keys: [first_byte(key, key[0] & 0xFE | (n != 7)) for n, key in enumerate(keys)], True),
-    ],
-    ids=[
-        "drawn",
-        "short",
-        "long",
-        "stuck at 1",
-        "stuck at 0",
-        "twice",
-        "one short",
-        "one has a bit",
-        "one lacks a bit",
-    ],
-)
-def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, change: Any, sound: bool) -> None:
+# What becomes of 64 keys, and whether they are sound.
+KEYS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], bool]] = {
+    "drawn": (lambda keys: keys, True),
+    "short": (lambda keys: [key[:-1] for key in keys], False),
+    "long": (lambda keys: [key + b"x" for key in keys], False),
+    "stuck at 1": (lambda keys: [first_byte(key, key[0] | 1) for key in keys], False),
+    "stuck at 0": (lambda keys: [key[:-1] + bytes([key[-1] & 0x7F]) for key in keys], False),
+    "twice": (lambda keys: [*keys[:-1], keys[0]], False),
+    "one short": (lambda keys: [*keys[:5], keys[5][:-1], *keys[6:]], False),
+    # A bit that one key alone has, or lacks, does change.
+    "one has a bit": (lambda keys: [first_byte(key, key[0] & 0xFE | (n == 7)) for n, key in enumerate(keys)], True),
+    "one lacks a bit": (lambda keys: [first_byte(key, key[0] & 0xFE | (n != 7)) for n, key in enumerate(keys)], True),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, name: str) -> None:
+    change, sound = KEYS[name]
     waiting = iter(change([secure.os.urandom(32) for _ in range(64)]))
     monkeypatch.setattr(secure, "urandom", lambda _: next(waiting))
     assert secure._keys_are_whole() is sound
@@ -388,10 +363,21 @@ def test_a_stream_has_no_copies() -> None:
 
 
 def test_forked_processes_never_share_noise() -> None:
-    answer = subprocess.run(program("forked_noise"), capture_output=True, text=True, check=True)
-    lines = answer.stdout.splitlines()
-    assert len(lines) == len(set(lines)) == 2 * 10
-    assert all(len(line.split()) == 30 for line in lines)
+    """Eight children and their parent, who has begun a release: its noise is refused to them."""
+    counts = np.zeros(30, dtype=np.int64)
+
+    def begun_anew(source: Any, begun: Any) -> bytes:
+        with pytest.raises(RuntimeError, match="begin another after a fork"):
+            begun.add(counts, Fraction(100))
+        return source.begin().add(counts, Fraction(100)).tobytes()
+
+    for source in (SecureNoise(), OpenDPNoise()):
+        begun = source.begin()
+        begun.add(counts, Fraction(100))  # all state has been made by now
+        drawn = [in_child(lambda source=source, begun=begun: begun_anew(source, begun)) for _ in range(8)]
+        drawn += [sampler.add(counts, Fraction(100)).tobytes() for sampler in (begun, source.begin())]
+        assert {len(each) for each in drawn} == {8 * 30}
+        assert len({*drawn}) == 10
 
 
 def test_arithmetic_rounds_to_the_known_side() -> None:
@@ -422,12 +408,3 @@ def test_tails_are_rounded_step_by_step_to_the_known_side(variance: Fraction, bi
     sums.reverse()
     total = Interval((1 << bits) + 2 * sums[0].low, (1 << bits) + 2 * sums[0].high, bits)
     assert upper_tails(variance, bits) == tuple(tail / total for tail in sums)
-
-
-def test_a_distribution_is_symmetric() -> None:
-    tails = upper_tails(Fraction(3), 80)
-    one = 1 << 80
-    for k in range(4):
-        below, upto = distribution(tails, -k - 1), distribution(tails, k)
-        assert below == tails[k]
-        assert (upto.low + below.high, upto.high + below.low) == (one, one)

@@ -22,7 +22,7 @@ from poolrl.learning.stored import Dependence
 from poolrl.privacy import sensitivity
 
 PROBLEM = LostSales(horizon=2, products=2, holding=1.0, shortage=1.0, demand_max=8.0, labels={"shop": [1, 2]})
-ASKED: dict[str, Any] = {"on_top": {"ran_out": 0.25}, "units": 30, "engine": "arrays"}
+ASKED: dict[str, Any] = {"on_top": {"ran_out": 0.25}, "units": 8, "engine": "arrays"}
 
 
 def count_cut_off(log: Any, problem: Any, _: Any) -> Any:

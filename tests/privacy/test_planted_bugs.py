@@ -26,6 +26,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
 from tests.helpers.long_tables import BOUND, change_and_price, week_of
+from tests.helpers.noisy import spoil_noise
 
 DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS, FOLLOWED, LABELLED = (
     replace(c, engine="arrays") for c in CASES[:6]
@@ -61,8 +62,7 @@ def attacked_alone(request: pytest.FixtureRequest, monkeypatch: Plant) -> None:
 )
 def test_a_tenth_too_little_variance(monkeypatch: Plant, share: Fraction, releases: int) -> None:
     """A tenth is found in 16,000 releases, a third in 2,000."""
-    honest = noise._SecureSampler.add
-    monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v * share))
+    spoil_noise(monkeypatch, lambda add, counts, v: add(counts, v * share))
     assert TOO_LITTLE in faults(attack_case(DEFAULT, rho=4.0, releases=releases))
 
 
@@ -85,19 +85,13 @@ def test_one_of_two_tables_without_noise(monkeypatch: Plant) -> None:
 
 
 def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
-    honest = noise._SecureSampler.add
-    monkeypatch.setattr(
-        noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.shape[-1] != 4 else 0 * v)
-    )
+    spoil_noise(monkeypatch, lambda add, counts, v: add(counts, v if counts.shape[-1] != 4 else 0 * v))
     assert TOO_LITTLE in faults(attack_case(DEFAULT, releases=2000))
 
 
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
-    honest = noise._SecureSampler.add
-    monkeypatch.setattr(
-        noise._SecureSampler, "add", lambda self, counts, v: np.where(counts > 0, honest(self, counts, v), 0)
-    )
+    spoil_noise(monkeypatch, lambda add, counts, v: np.where(counts > 0, add(counts, v), 0))
     found = faults(attack_case(case, releases=2000))
     assert TOLD_APART in found or TOO_LITTLE in found
 
@@ -161,13 +155,10 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
 def test_noise_of_the_right_variance_and_another_shape(
     monkeypatch: Plant, case: Any, plant: Callable[[Any, float], Any]
 ) -> None:
-    honest = noise._SecureSampler.add
-
-    def add(self: Any, counts: Any, variance: Fraction) -> Any:
-        drawn = honest(self, np.zeros_like(counts), variance)
-        return counts + plant(drawn, float(variance) ** 0.5).astype(np.int64)
-
-    monkeypatch.setattr(noise._SecureSampler, "add", add)
+    spoil_noise(
+        monkeypatch,
+        lambda add, counts, v: counts + plant(add(np.zeros_like(counts), v), float(v) ** 0.5).astype(np.int64),
+    )
     assert "does not have the stated distribution" in faults(attack_case(case, releases=4000))
 
 
@@ -180,10 +171,7 @@ def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
 
 def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None:
     """The unobserved slots: both logs of the attack leave them as they are."""
-    honest = noise._SecureSampler.add
-    monkeypatch.setattr(
-        noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.ndim != 2 else 0 * v)
-    )
+    spoil_noise(monkeypatch, lambda add, counts, v: add(counts, v if counts.ndim != 2 else 0 * v))
     assert TOO_LITTLE in faults(attack_case(DEFAULT_UNITS, releases=1000))
 
 

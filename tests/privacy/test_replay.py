@@ -26,6 +26,7 @@ from poolrl.data.counts import VisitCounts
 from poolrl.pool import Prepared
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.workflow.config.answers import write_toml
+from tests.helpers.tables import a_shop
 
 
 @dataclass
@@ -81,16 +82,6 @@ def fitted(request: pytest.FixtureRequest) -> tuple[Prepared, Trajectories, Traj
 def saved(prepared: Prepared, released: Any, path: Path) -> bytes:
     prepared.learn(released).save(path)
     return path.read_bytes()
-
-
-def test_with_the_noise_frozen_the_fit_is_a_function(
-    fitted: tuple[Prepared, Trajectories, Trajectories], tmp_path: Path
-) -> None:
-    prepared, log, _ = fitted
-    recorder = Recorder()
-    first = saved(prepared, prepared.release(log, recorder), tmp_path / "p.npz")
-    again = Replay(recorder.noise, onto_counts=True)
-    assert saved(prepared, prepared.release(log, again), tmp_path / "p.npz") == first
 
 
 def test_with_the_noise_frozen_only_the_tables_change(fitted: tuple[Prepared, Trajectories, Trajectories]) -> None:
@@ -200,23 +191,12 @@ def leaks(policy: Policy, log: Trajectories) -> set[str]:
     return found
 
 
-@pytest.fixture
-def problem() -> LostSales:
-    return LostSales(horizon=2, products=1, holding=0.2, shortage=0.3, demand_max=100.0)
-
-
-@pytest.fixture
-def log(problem: LostSales) -> Trajectories:
-    rng = np.random.default_rng(0)
-    return problem.simulate_log(rng.uniform(0, 100, (50, 2, 1)), rng=rng)
-
-
 # What is planted, and what it must be found as.
 PLANTS: dict[str, tuple[Callable[[Policy, Trajectories], None], str | None]] = {
     "nothing": (lambda policy, log: None, None),
     "the log": (lambda policy, log: setattr(policy, "log", log), "an object of poolrl.data.trajectories"),
     "a view": (lambda policy, log: setattr(policy, "rows", log.actions[3:4]), "an array of the log"),
-    "a number": (lambda policy, log: setattr(policy, "rows", float(log.next_states[3, 0, 0])), "a number of the log"),
+    "a number": (lambda policy, log: setattr(policy, "rows", float(log.actions[3, 0, 0])), "a number of the log"),
     "a copy": (lambda policy, log: setattr(policy, "rows", log.next_states.copy()), "a number of the log"),
     "a coarse copy": (lambda policy, log: setattr(policy, "x", log.states.astype("f4")), "a number of the log"),
     "a function": (lambda policy, log: setattr(policy, "act", lambda *_: log), "something that cannot be pickled"),
@@ -225,9 +205,8 @@ PLANTS: dict[str, tuple[Callable[[Policy, Trajectories], None], str | None]] = {
 
 @pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4)], ids=["default", "published"])
 @pytest.mark.parametrize("plant", PLANTS)
-def test_a_log_that_can_be_reached_from_the_policy(
-    pool: Pool, plant: str, problem: LostSales, log: Trajectories
-) -> None:
+def test_a_log_that_can_be_reached_from_the_policy(pool: Pool, plant: str) -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=50)
     policy = pool.fit(problem, log)
     plants, found_as = PLANTS[plant]
     plants(policy, log)
@@ -235,7 +214,8 @@ def test_a_log_that_can_be_reached_from_the_policy(
     assert found_as in found if found_as else found == set()
 
 
-def test_exact_counts_behind_a_function_are_found_too(problem: LostSales, log: Trajectories) -> None:
+def test_exact_counts_behind_a_function_are_found_too() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=50)
     prepared = Pool.published(1.0, zones=4).prepare(problem)
     released = prepared.release(log, SecureNoise())
     policy = prepared.learn(released)

@@ -213,6 +213,10 @@ def test_the_stream_is_aes_in_counter_mode() -> None:
         words = stream.words(first, count)
         assert (words.tolist(), words.dtype) == (everything[first : first + count].tolist(), np.uint64)
     assert key_stream(stream._key, 3, 3).tolist() == everything[6:9].tolist()
+    # The counter has 128 bits, the highest first.
+    high = b"".join((0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF + n).to_bytes(16, "big") for n in (0, 1))
+    by_hand = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(high)
+    assert key_stream(stream._key, 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF, 4).tobytes() == by_hand
     assert not np.array_equal(Stream().words(0, 4), everything[:4])
 
 
@@ -333,15 +337,6 @@ def test_the_declared_variance_is_accepted_and_others_are_rejected(source: Noise
         assert p_value(drawn, sigma * share**0.5) < 1e-6
 
 
-@pytest.mark.parametrize("variance", [Fraction(41, 2), Fraction(62, 3)])
-def test_a_fractional_variance_is_not_rounded(variance: Fraction) -> None:
-    """Two percent are seen in as many draws as a few hundred releases of a usual size have."""
-    drawn = SecureNoise().begin().add(np.zeros(4_000_000, dtype=np.int64), variance)
-    assert p_value(drawn, float(variance) ** 0.5) > 1e-6
-    for whole in (20, 21):
-        assert p_value(drawn, whole**0.5) < 1e-6
-
-
 @pytest.mark.parametrize(
     ("sigma", "draws"),
     [(2.0, 50_000), *(pytest.param(sigma, 200_000, marks=pytest.mark.slow) for sigma in (2.0, 50.0))],
@@ -374,15 +369,6 @@ def test_noise_beyond_32_bits_does_not_saturate() -> None:
         draws = source.begin().add(np.zeros(4000, dtype=np.int64), Fraction(10**20))
         assert np.abs(draws).max() > 2**33
         assert draws.std() == pytest.approx(1e10, rel=0.15)
-
-
-def test_noise_is_added_to_every_cell_independently() -> None:
-    counts = np.arange(20_000).reshape(2, 100, 100)
-    noisy = SecureNoise().begin().add(counts, Fraction(100)) - counts
-    assert noisy.shape == counts.shape
-    first, second = noisy[0].ravel(), noisy[1].ravel()
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.06  # six standard errors
-    assert not np.array_equal(first, second)
 
 
 def test_two_tables_of_one_release_never_share_noise() -> None:

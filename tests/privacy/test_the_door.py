@@ -24,7 +24,7 @@ from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_levels, release_outcomes, release_rows, release_visits
 from poolrl.privacy.sensitivity import LATTICE, every_level
 from poolrl.privacy.zcdp import budget
-from tests.helpers.broken_problems import FACTS, LEVELS, DividesByTheLargest, Untouched, a_log
+from tests.helpers.broken_problems import FACTS, LEVELS, Untouched, a_log
 from tests.helpers.neighbours import Recorder, neighbours, squared_change
 from tests.helpers.own_problems import Wear, wear_log
 from tests.helpers.tables import a_shop, columns
@@ -69,20 +69,6 @@ def test_every_number_of_a_log_goes_to_its_own_lattice() -> None:
     # One trajectory: 2 steps of 3 numbers, each over the whole lattice; σ² = Δ₂² / 2ρ.
     assert noise.variances == [Fraction(6 * LATTICE**2)]
     assert found.guarantee.mechanisms[0].cells == 120
-
-
-def test_noise_is_given_back_in_the_user_s_units() -> None:
-    """One step of the lattice is 1/LATTICE of the range, on top of the lower bound."""
-
-    class OneMore(Recorder):
-        def add(self, counts: Any, variance: Fraction) -> Any:
-            return super().add(counts, variance) + LATTICE
-
-    problem, log = Uneven(), uneven_log()
-    plain = release_rows(log, problem, rho=Fraction(1), noise=Recorder())
-    moved = release_rows(log, problem, rho=Fraction(1), noise=OneMore())
-    np.testing.assert_allclose(moved.actions - plain.actions, 5.0)
-    np.testing.assert_allclose(moved.next_states - plain.next_states, np.broadcast_to(HIGH - LOW, (20, 2, 2)))
 
 
 def test_a_value_outside_its_range_moves_no_further_than_the_range() -> None:
@@ -168,30 +154,30 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
         np.testing.assert_array_equal(found.unobserved, exact.unobserved)
 
 
-@pytest.mark.parametrize(
-    ("noise", "private"), [(SecureNoise(), True), (OpenDPNoise(), True), (SeededNoise(1), False), (Recorder(), False)]
-)
-def test_what_a_guarantee_says_of_its_log(noise: Any, private: bool) -> None:
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"store": [1, 2]})
+def test_what_a_guarantee_says_of_its_log() -> None:
+    plain, labelled = (
+        LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels=labels) for labels in ({}, {"store": [1, 2]})
+    )
     x = np.zeros((4, 1, 1))
-    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x, "labels": {"store": [1, 2, 1, 2]}}
-    for public in (False, True):
-        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2}):
-            for scale in ({}, {"scale": x + 1}, {"scale": x + 1, "scale_memory": 0 if units else 3}):
-                log = Trajectories(**parts, **units, **scale, labels_public=public)
-                found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
-                assert found.private is private
-                assert found.labels == ("public" if public else "protected")
-                assert found.unit == ("unit" if units else "trajectory")
-                assert found.trajectories_per_unit == (2 if units else 1)
-                assert (found.scaled, found.scale_memory) == (bool(scale), log.facts.scale_memory)
-                if isinstance(noise, Recorder):
-                    assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
-                    noise.tables.clear()
-    plain = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
-    del parts["labels"]
-    found = release_outcomes(Trajectories(**parts), plain, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
-    assert (found.labels, found.steps) == ("none", 1)
+    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x}
+    everything: list[dict[str, Any]] = [
+        units | scale | {"scale_memory": memory, "labels": {"store": [1, 2, 1, 2]}, "labels_public": public}
+        for public in (False, True)
+        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2})
+        for scale, memory in (({}, 0), ({"scale": x + 1}, 0), ({"scale": x + 1}, 0 if units else 3))
+    ]
+    for known in [{}, *everything]:
+        noise, log = Recorder(), Trajectories(**parts, **known)
+        problem = labelled if known else plain
+        found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
+        assert found.labels == (("public" if known["labels_public"] else "protected") if known else "none")
+        assert (found.unit, found.trajectories_per_unit) == (("unit", 2) if "unit" in known else ("trajectory", 1))
+        assert (found.scaled, found.scale_memory) == ("scale" in known, known.get("scale_memory", 0))
+        assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
+        assert (found.private, found.steps) == (False, 1)
+    for sampler, private in ((SecureNoise(), True), (OpenDPNoise(), True), (SeededNoise(1), False)):
+        found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=sampler).guarantee
+        assert found.private is private
 
 
 class OwnCounts(Trajectories):
@@ -260,12 +246,6 @@ def test_visits_of_a_formula_that_looks_at_the_batch_are_refused() -> None:
         release_visits(wear_log(Wear(2), 5), Relative(2), partition, rho=1.0, noise=NeverAsked())
 
 
-def test_engines_give_formulas_no_rows_either() -> None:
-    log = a_log(rows=20)
-    with pytest.raises(ValueError, match="DividesByTheLargest"):
-        count_outcomes(Table(log.to_arrow(), **columns(2)), DividesByTheLargest(**FACTS), level_sizes=LEVELS)
-
-
 @settings(max_examples=40, deadline=None)
 @given(neighbours(), st.sampled_from([Zones(3), Grid(2), Zones(1)]))
 def test_visits_never_change_by_more_than_was_paid_for(pair: tuple, values: Zones | Grid) -> None:
@@ -304,17 +284,6 @@ def test_empty_slots_keep_the_total_public() -> None:
     assert three.unobserved.item() == 2
 
 
-@pytest.fixture
-def problem() -> LostSales:
-    return LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
-
-
-@pytest.fixture
-def log(problem: LostSales) -> Trajectories:
-    rng = np.random.default_rng(0)
-    return problem.simulate_log(rng.uniform(0, 100, (200, 5, 1)), rng=rng)
-
-
 class Boastful(SecureNoise):
     """Something that looks like the secure sampler and adds what it likes."""
 
@@ -336,7 +305,8 @@ class Equal(Boastful, metaclass=Chameleon):
     """As boastful, and equal to the secure one."""
 
 
-def test_only_the_secure_sampler_counts_as_secure(problem: LostSales, log: Trajectories) -> None:
+def test_only_the_secure_sampler_counts_as_secure() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=40)
     for noise in (Boastful(), Equal(), Recorder()):
         assert not Pool(1.0).fit(problem, log, noise=noise).guarantee.private
     with pytest.raises(AttributeError):

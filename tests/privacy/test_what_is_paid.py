@@ -27,7 +27,6 @@ from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_BANDS, TOGETHER_PARTS
 from poolrl.pool import OnOutcomes
 from poolrl.privacy import release, sensitivity
-from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
@@ -36,12 +35,12 @@ from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from tests.helpers.neighbours import (
     Recorder,
-    labelled_neighbours,
     neighbours,
     plant_layout,
     scaled_neighbours,
     squared_change,
 )
+from tests.helpers.noisy import spoil_noise
 from tests.helpers.own_problems import Wear
 from tests.helpers.shops import small_shop
 from tests.helpers.tables import a_labelled_shop, a_shop
@@ -54,8 +53,8 @@ NEIGHBOURS = {
     "a scale with memory": scaled_neighbours(),
     "a scale by label": scaled_neighbours(labels_public=False),
     "a scale by public label": scaled_neighbours(labels_public=True),
-    "labels": labelled_neighbours(labels_public=False),
-    "public labels": labelled_neighbours(labels_public=True),
+    "labels": neighbours(labels_public=False),
+    "public labels": neighbours(labels_public=True),
 }
 RHO = Fraction(7, 15)  # with which few variances are whole numbers
 SIZES = [(2,), (2, 4), (1, 4, 16), every_level(2), every_level(64)]
@@ -265,16 +264,12 @@ def test_shares_of_pairs_are_rounded_down() -> None:
     assert sum_together(log, problem, edges=edges).tolist() == [expected]
 
 
-def chosen_from_released_trees() -> None:
+def test_edges_are_chosen_from_released_trees() -> None:
     """Where what was released is the same, edges are, however different the logs are."""
     problem, first, second = ends("together")
     prepared = Pool(1.0, together=0.1).prepare(problem)
     chosen = [prepared.release(log, Frozen()).on_top["together"].edges for log in (first, second)]
     np.testing.assert_array_equal(*chosen)
-
-
-def test_edges_are_chosen_from_released_trees() -> None:
-    chosen_from_released_trees()
 
 
 def test_edges_that_are_chosen_from_the_log_are_caught(monkeypatch: Plant) -> None:
@@ -288,7 +283,7 @@ def test_edges_that_are_chosen_from_the_log_are_caught(monkeypatch: Plant) -> No
 
     monkeypatch.setattr(OnOutcomes, "release", peeking)
     with pytest.raises(AssertionError):
-        chosen_from_released_trees()
+        test_edges_are_chosen_from_released_trees()
 
 
 # The noise.
@@ -298,8 +293,8 @@ WIDE = LostSales(horizon=130, products=4, demand_max=8.0, **COSTS)
 SHAPES = {"dependence": (130, 4, JOINT_BANDS, 2, JOINT_BANDS), "left_over": (130, 4), "together": (130, 3)}
 
 
-def noise_of_tables() -> dict[str, float]:
-    """The mean square of what was added to each table, divided by what the guarantee states."""
+def test_tables_have_the_noise_that_is_stated() -> None:
+    """The mean square of what was added to each table is what the guarantee states."""
     log = WIDE.simulate_log(np.full((3, 130, 4), 2.0), rng=np.random.default_rng(0))
     edges, shares = np.full((130, 4), 20), {}
     budgets: dict[str, Any] = {"level_sizes": (2,), "rho": 1.0, "on_top": dict.fromkeys(SHAPES, 0.05)}
@@ -309,12 +304,8 @@ def noise_of_tables() -> dict[str, float]:
         assert exact.shape == SHAPES[name]
         assert table.variance == float(mechanism.variance)
         shares[name] = float(np.square(table.counts - exact).mean()) / table.variance
-    return shares
-
-
-def test_tables_have_the_noise_that_is_stated() -> None:
     # The mean square of 390 normal numbers has a standard error of √(2/390) = 0.07, that of all cells one of 0.006.
-    assert noise_of_tables() == {
+    assert shares == {
         "dependence": pytest.approx(1.0, abs=0.03),
         "left_over": pytest.approx(1.0, abs=0.35),
         "together": pytest.approx(1.0, abs=0.35),
@@ -324,12 +315,7 @@ def test_tables_have_the_noise_that_is_stated() -> None:
 @pytest.mark.parametrize("share", [0, Fraction(1, 2)], ids=["none", "half"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_table_with_too_little_noise_is_caught(name: str, share: Fraction, monkeypatch: Plant) -> None:
-    honest = secure._SecureSampler.add
-
-    def add(self: Any, counts: IntArray, variance: Fraction) -> IntArray:
-        return honest(self, counts, variance * share if counts.shape == SHAPES[name] else variance)
-
-    monkeypatch.setattr(secure._SecureSampler, "add", add)
+    spoil_noise(monkeypatch, lambda add, counts, v: add(counts, v * share if counts.shape == SHAPES[name] else v))
     with pytest.raises(AssertionError):
         test_tables_have_the_noise_that_is_stated()
 
