@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import FACTORS, largest_sum, noise_parts, products, stretch_hashes, stretches
+from poolrl.audit.noise import largest_sum, noise_parts, stretches
 from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.noisy import discrete, noise_faults
 
@@ -87,27 +87,6 @@ def test_of_many_stretches_equal_ones_are_kept_together(monkeypatch: pytest.Monk
     assert len({tuple(hashes) for hashes in once}) == len(once)
 
 
-def test_a_stretch_s_hash_depends_on_its_numbers_alone() -> None:
-    stretch = discrete((1, 12), 9.0, np.random.default_rng(8))
-    rows = discrete((3, 40), 9.0, np.random.default_rng(9))
-    rows[0, 3:15] = rows[1, 20:32] = stretch
-    hashes = stretch_hashes(rows, 12, FACTORS[0])
-    assert hashes.shape == (3, 40 - 12 + 1)
-    assert hashes[0, 3] == hashes[1, 20] == stretch_hashes(stretch, 12, FACTORS[0])[0, 0]
-    assert len(np.unique(hashes)) == hashes.size - 1
-
-
-def test_sums_of_products_are_those_of_plain_loops() -> None:
-    rng = np.random.default_rng(6)
-    x, y = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
-    sums = products(x, y, [])
-    for kind in (0, 1):
-        for lag, total in zip(range(-6, 7), sums["lags"][kind], strict=True):
-            pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 7]
-            assert total == pytest.approx(sum(float(x[kind, :, i] @ y[kind, :, j]) for i, j in pairs), abs=1e-4)
-    assert sums["places"] == pytest.approx(np.einsum("kri,krj->kij", x, y), abs=1e-4)
-
-
 def test_of_many_numbers_each_is_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("poolrl.audit.noise.MOST_PAIRED", 20)
     rng = np.random.default_rng(12)
@@ -181,11 +160,6 @@ def test_tables_that_share_draws_are_seen(many: int, change: Callable[[Any], Any
     words = rng.random((2, 1000, many))
     rows[..., 10 : 10 + many], rows[..., 48 : 48 + many] = from_words(words, 9.0), change(from_words(words, 900.0))
     assert noise_faults(*rows, VARIANCES) == [fault]
-
-
-def test_numbers_of_one_variance_are_one_part() -> None:
-    parts = noise_parts(np.array([9.0, 9.0, 16.0, 9.0]))
-    assert [(each.places.tolist(), each.variance) for each in parts] == [([0, 1, 3], 9.0), ([2], 16.0)]
 
 
 LITTLE_AND_MUCH = (0.01,), (0.04,), (0.1,), (0.25,), (1.0,), (30.0,), (0.02, 0.1)

@@ -36,7 +36,7 @@ ROOMS = {
     "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate workflow audit paper",  # noqa: E501
 }  # fmt: skip
 # Single files that every room may use; they import nothing of the house.
-TOOLS = ("checks", "npz", "interrupts", "colours")
+TOOLS = ("checks", "npz", "interrupts")
 # Single modules that may do more: the door reads logs, and simulated logs are made.
 DOORS = {"privacy.release": "data", "simulation.logs": "data"}
 # What must never come near a log, by however many steps.

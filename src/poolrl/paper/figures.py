@@ -20,7 +20,6 @@ from matplotlib.mlab import detrend_mean
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from poolrl.checks import FloatArray
-from poolrl.colours import INK, QUIET
 from poolrl.paper import sweeps
 from poolrl.paper.results import Runs
 from poolrl.paper.rossmann import Rossmann
@@ -28,6 +27,7 @@ from poolrl.paper.sweeps import BASE, GRANULARITIES, JUDGED, NAMES, PAPERS, PLAC
 from poolrl.privacy.zcdp import epsilon_shown
 
 Row = tuple[str, ...]
+INK, QUIET = "#1f2933", "#7b8794"  # dark text and quiet helpers, both readable on white
 BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
 WITHOUT_NODES = (sweeps.INPUT, sweeps.OUTPUT, sweeps.DATA_FREE, sweeps.MIDDLE)
 IN_RQ1 = (*JUDGED, sweeps.SOFT_GRID, *WITHOUT_NODES, sweeps.PARTIAL)
