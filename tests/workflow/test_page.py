@@ -119,29 +119,6 @@ def test_everybody_can_use_it(opened: Callable[..., Any], small: Released) -> No
         assert table.locator("thead th:not([scope=col])").count() == 0
 
 
-def contrast(page: Any, text: str, ground: str) -> float:
-    """WCAG's ratio between two custom properties of the style sheet."""
-
-    def luminance(name: str) -> float:
-        colour = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('{name}')").strip()
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    one, other = sorted([luminance(text), luminance(ground)])
-    return (other + 0.05) / (one + 0.05)
-
-
-def test_without_a_script_the_numbers_are_there(opened: Callable[..., Any], small: Released) -> None:
-    page = opened(small, java_script_enabled=False)
-    assert "ρ = 0.5" in page.locator("#costs").inner_text()
-    table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
-    shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
-    np.testing.assert_allclose(shown, small.policy.levels.T, atol=0.051)
-    assert page.get_by_role("link", name="levels.csv").is_visible()
-    assert not page.locator("#search").is_visible()  # what needs a script is not there
-
-
 def test_500_products_are_searched_and_sorted(opened: Callable[..., Any]) -> None:
     products = [f"Käse {i}" if i % 10 == 3 else f"Bread {i}" for i in range(500)]
     release = made_up_release(products)
@@ -217,32 +194,6 @@ def test_hostile_names_stay_text_in_the_browser(opened: Callable[..., Any]) -> N
     assert page.locator(".unfolded caption").all_inner_texts() == [
         f"Levels of <b>shop <i>1, {name}" for name in products
     ]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_many_shops_fit_a_phone(opened: Callable[..., Any], scheme: str) -> None:
-    """In the light and in the dark: nothing to scroll sideways, and all can be read."""
-    shops = [f"Filiale Donaudampfschifffahrtsgesellschaft {i}" for i in range(935)]
-    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
-    release = made_up_release(["bread"], labels={"shop": shops, "promotion": ["no", "yes"]}, scaled=True)
-    page = opened(release, color_scheme=scheme, **phone)
-    assert not page.locator("td.wide").first.is_visible()  # one range instead of a column for each step
-    assert page.locator("td.narrow").first.is_visible()
-    page.locator("button.name").first.tap()
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    assert page.locator("figure svg").first.bounding_box()["width"] > 250
-    for control in page.locator("#controls :is(input, select, button)").all():
-        assert control.bounding_box()["height"] >= 40  # a finger's width
-    size = page.evaluate(
-        "(() => { const t = document.querySelector('svg text'); "
-        "return parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / 480 })()"
-    )
-    assert size > 10  # pixels of a label in a picture
-    for text in ("--ink", "--quiet", "--accent", "--whisker", "--limit", "--good"):
-        for ground in ("--paper", "--card"):
-            assert contrast(page, text, ground) >= 4.5, (text, ground)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 28)")
 
 
 def test_nothing_can_leave_the_page(one_release: Path) -> None:
