@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
@@ -23,8 +21,6 @@ from poolrl.workflow.backtest import (
     LEFT_OUT,
     RECORDED,
     REMADE,
-    Backtest,
-    Replayed,
     SameWeekday,
     Weeks,
     costs_of,
@@ -117,45 +113,6 @@ def test_scale_and_labels_reach_the_policy() -> None:
     # Demand is 10 a day. The first policy holds nothing, the second 10 and then 10.
     assert found.in_all.policy == [10.0, 10.0, 10.0]
     assert found.in_all.shops == [40.0, 40.0, 40.0]
-
-
-def table_of(ids: list[Any], steps: list[Any], left: list[Any], **more: list[Any]) -> Table:
-    rows = {"trajectory": ids, "step": steps, "state_0": [0.0] * len(ids), "action_0": [5.0] * len(ids)}
-    return Table(pa.table(rows | {"next_state_0": left} | more), **columns(1))
-
-
-@pytest.mark.parametrize(
-    ("since", "by", "kept"),
-    [
-        (None, None, 3),
-        ("2025-03-10", None, 2),  # the date within the id
-        ("10", "text", 2),  # as every column of a CSV file: "9" is no later than "10"
-        ("2025-03-11", "monday", 1),
-        ("x", "number", "must be a number"),
-    ],
-)
-def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int | str) -> None:
-    mondays = ["2025-03-03", "2025-03-10", "2025-03-17"]
-    weeks = [f"shop {shop}, week of {monday}" for shop, monday in zip("112", mondays, strict=True)]
-    more = {"number": [9, 10, 12], "text": ["9", "10", "12"], "monday": mondays}
-    table = table_of(weeks * 2, [0] * 3 + [1] * 3, [1.0] * 6, **{name: values * 2 for name, values in more.items()})
-    with pytest.raises(ValueError, match=kept) if isinstance(kept, str) else nullcontext():
-        found = read_weeks(table, PROBLEM, since, by)
-        assert found.chosen.sum() == kept
-        assert (found.why == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("shops", "policy", "words"),
-    [
-        ([4.0, 5.0, 6.0], [3.0, 4.0, 5.0], "cheaper, whatever"),
-        ([4.0, 5.0, 6.0], [5.0, 6.0, 7.0], "dearer, whatever"),
-        ([4.0, 5.0, 6.0], [5.0, 4.0, 5.0], "cheaper by the estimate, but"),
-        ([4.0, 5.0, 6.0], [5.0, 6.0, 5.0], "not cheaper"),
-    ],
-)
-def test_a_backtest_says_what_it_found(shops: list[float], policy: list[float], words: str) -> None:
-    assert words in Backtest(10, 10, 0, {}, 0.1, "none", [Replayed("bread", 10, shops, policy)]).in_words
 
 
 def test_the_command(one_release: Path, run: Run) -> None:

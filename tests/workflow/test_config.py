@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +14,7 @@ from poolrl import Backlog, LostSales
 from poolrl.learning.stored import Names
 from poolrl.workflow.column_names import MEANINGS, meanings_of
 from poolrl.workflow.config.answers import write_toml
-from poolrl.workflow.config.configuration import Config, load_config
-from poolrl.workflow.config.sections import WIDE_ONLY
-from poolrl.workflow.trades.problem_section import ShopFacts
+from poolrl.workflow.config.configuration import load_config
 from tests.helpers.exports import configured, export_facts
 
 Facts = dict[str, dict[str, Any]]
@@ -39,38 +35,6 @@ def test_a_good_file_gives_its_problem(config: Path) -> None:
     np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
     assert file.config.names() == Names(["bread", "milk"], ["Fri", "Sat", "Sun"], 0, {"step": "step"})
     assert file.ledger == config.parent / "ledger.sqlite"
-
-
-def fields() -> dict[tuple[str, str], str | None]:
-    """Every field of every section, straight from the models, with its description."""
-    found = {}
-    for section, field in Config.model_fields.items():
-        # A [problem] is one of a shop, or of another trade, whose keys are its constructor's.
-        parts = (ShopFacts,) if section == "problem" else (field.annotation, *get_args(field.annotation))
-        (model,) = (each for each in parts if isinstance(each, type(Config)))
-        found |= {(section, name): field.description for name, field in model.model_fields.items()}
-    return {
-        place: why and " ".join(why.split()) for place, why in found.items() if ".".join(place) not in ShopFacts.unused
-    }
-
-
-@pytest.mark.parametrize("sales", [False, True])
-def test_the_file_explains_every_key_by_its_description(facts: Facts, sales: bool) -> None:
-    """Each key follows its comment; one without a value is a comment too, to be found there.
-
-    A sales export has its own keys, and no use for the columns of a wide table.
-    """
-    facts = export_facts() if sales else facts
-    section, found = "", {}
-    lines = write_toml(facts).splitlines()
-    for comment, line in pairwise(lines):
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif section and comment.startswith("# ") and (name := re.match(r"(?:# )?(\w+) = ", line)):
-            found[section, name[1]] = comment.removeprefix("# ")
-    of_sales = {each for each in fields() if each[0] == "sales"} | {("privacy", "weeks_public")}
-    others = {("log", name) for name in WIDE_ONLY} if sales else of_sales
-    assert found == {each: why for each, why in fields().items() if each not in others}
 
 
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
@@ -203,9 +167,6 @@ def test_a_password_does_not_belong_in_a_public_file(config: Path, facts: Facts,
     message = fault(config, facts)
     assert "source must not hold a password" in message
     assert "pw" not in message
-
-
-# What columns may mean, by their names alone.
 
 
 def test_no_word_has_two_meanings() -> None:

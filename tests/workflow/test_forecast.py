@@ -12,7 +12,6 @@ import pytest
 from rich.progress import Progress
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
-from poolrl.learning.levels import left_and_missing
 from poolrl.simulation.evaluation import expected_costs
 from poolrl.simulation.families import worlds_of
 from poolrl.workflow.budget import Simulator
@@ -80,20 +79,6 @@ def test_costs_are_predicted_within_a_tenth() -> None:
         assert math.fsum(getattr(each, name) for each in found.products) == pytest.approx(getattr(found, name).mean)
 
 
-def test_full_shelves_cost_what_was_left_and_no_tree_could_tell() -> None:
-    """Nothing is ever cut off, so two habits give the same trees. Only the sums tell that one holds more."""
-    found = []
-    for multiple in (3.6, 3.95):
-        log, today = past_orders(2_000, multiple, multiple)
-        policy = fitted(log)
-        assert EstimatedCosts.of(policy).today.sum() == pytest.approx(today, rel=0.03)
-        found.append((today, policy.outcomes))
-    (lean, one), (plenty, other) = found
-    assert plenty > 1.1 * lean
-    np.testing.assert_allclose(one.weights, other.weights, atol=1e-4)
-    np.testing.assert_allclose(left_and_missing(one)[0], left_and_missing(other)[0], rtol=0.03)
-
-
 def test_who_orders_best_already_is_not_told_to_switch() -> None:
     """Today's levels are a policy that was learned from much more data."""
     learned = Pool(1.0).fit(PROBLEM, past_orders(20_000, 0.5, 3.0, seed=3)[0], noise=SeededNoise(0)).levels
@@ -134,41 +119,11 @@ def test_what_no_log_tells_leaves_no_number() -> None:
         assert orders_follow_demand(policy, EstimatedCosts.of(policy)) == ""
 
 
-def test_managers_who_foresee_a_part_of_demand_are_not_told_to_switch() -> None:
-    """Levels 1.15 times a mix of the mean and of what will be asked for: hard to beat, and not by these levels."""
-    paths, rng = demand(2_000, 0), np.random.default_rng(3)
-    expected = 0.2 * MEANS + 0.8 * paths
-    levels = 1.15 * expected * rng.uniform(0.9, 1.1, paths.shape)
-    # Stock is sold off in the evening, so that no day depends on the day before.
-    log = Trajectories(states=np.zeros_like(paths), actions=levels, next_states=np.maximum(levels - paths, 0.0))
-    policy = fitted(log)
-    assert rollout_cost(PROBLEM, policy, demand(20_000, 9)) > cost_of(levels, paths)
-    assert predicted(policy).verdict != "switch"
-
-
 def test_without_sums_only_today_is_unknown() -> None:
     found = predicted(Pool(1.0).fit(PROBLEM, past_orders(2_000, 0.6, 2.4)[0], noise=SeededNoise(1)))
     assert found.today is None
     assert found.verdict == "cannot tell"
     assert "no sums" in found.unknown
-
-
-def test_labels_are_averaged_as_common_as_they_are() -> None:
-    """A chain of two kinds of shops, nine in ten of them small."""
-    rng = np.random.default_rng(7)
-    problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=80.0, labels={"kind": ["small", "large"]})
-    kind = rng.choice(["small", "large"], 4_000, p=[0.9, 0.1])
-    mean = np.where(kind == "small", 8.0, 24.0)[:, None, None]
-    paths = np.minimum(rng.gamma(6.0, mean / 6, (4_000, 2, 1)), 80.0)
-    log = problem.simulate_log(
-        paths, rng=rng, labels={"kind": kind},
-        behaviour=lambda step, stock, rng: np.maximum(stock, mean[:, 0] * rng.uniform(0.6, 2.4, stock.shape)),
-    )  # fmt: skip
-    policy = fitted(log, problem=problem)
-    found = predicted(policy)
-    left, missing = np.maximum(log.actions - paths, 0), np.maximum(paths - log.actions, 0)
-    assert found.today.mean == pytest.approx((0.2 * left + 0.5 * missing).sum(axis=(1, 2)).mean(), rel=0.1)
-    assert found.policy.mean == pytest.approx(rollout_cost(problem, policy, paths, labels={"kind": kind}), rel=0.1)
 
 
 # Predictions of a plan: worlds are sampled as they say, and costs are those of the fits they stand for.

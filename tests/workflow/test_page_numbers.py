@@ -114,22 +114,6 @@ def test_levels_are_marked_where_nobody_tried_more() -> None:
     np.testing.assert_allclose(decoded(numbers, "tried").ravel(), end, atol=0.06)
 
 
-def test_what_does_not_fit_is_left_out_and_said() -> None:
-    """First demand is left out, then the last shops; what stays is right, and the page names the file with the rest."""
-    labels = {"shop": list(range(60)), "promotion": ["no", "yes"]}
-    release = made_up_release(["bread", "milk"], labels=labels)
-    levels = release.policy.levels
-    assert page_numbers(release.policy, most_bytes=12 * levels.size)["low"] is not None
-    fewer = page_numbers(release.policy, most_bytes=12 * levels.size - 1)
-    assert fewer["low"] is None
-    assert fewer["complete"]
-    least = page_numbers(release.policy, most_bytes=4 * levels.size // 2)
-    assert not least["complete"]
-    assert [len(axis["values"]) for axis in least["axes"]] == [30, 2, 2]
-    shown = decoded(least, "levels")
-    np.testing.assert_allclose(shown, levels[:30], atol=0.051)
-
-
 def rows_of(text: str) -> list[list[str]]:
     assert text.startswith("\ufeff")  # a spreadsheet needs it
     return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -223,16 +222,6 @@ def test_a_query_with_our_function_needs_a_file_that_leaves_it_alone(
     assert "the query uses poolrl_id, and the file defines" in message
     assert "give it another name" in message
     assert spent(tmp_path) == 0
-
-
-def test_a_certificate_tells_which_table_was_read(tmp_path: Path) -> None:
-    facts = export_facts(["bread"], days=1, table='my "sales"', labels={"promotion": "Aktion"})
-    facts["problem"]["labels"] = {"promotion": ["yes", "no"]}
-    facts["log"]["source"] = "shop.duckdb"
-    query = configured(tmp_path, facts).config.terms(units=1).public.query
-    assert query.startswith('WITH log AS (SELECT "shop", "date", "product", ')
-    assert '"Aktion" FROM "my ""sales"""), typed AS (' in query
-    duckdb.extract_statements(query)
 
 
 # The query by hand, and against the example.
