@@ -96,7 +96,6 @@ HOSTILE: dict[str, Change] = {
         declared(horizon=2_000_000, products=2, labels=None),
         {"levels": np.zeros((2_000_000, 2))},
     ),
-    "packed levels": ("levels", {}, {"levels": BOMB}),
     "an array of nobody": ("levels", {}, {"more": BOMB}),
     "points": on_axes(points=1e9),
     "bins": grid(1e8),

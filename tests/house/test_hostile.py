@@ -40,7 +40,7 @@ def test_generated_files_are_read_or_refused(name: str) -> None:
     """`make fuzz` tries many more. One is read: a harness that only ever sees refusals would test nothing."""
     rng = np.random.default_rng(0)
     said = (attempt(TARGETS[name], rng.bytes(length)) for _ in range(40) for length in (12, 12, 40, 150))
-    assert len(list(itertools.islice(said, 10))) == 10
+    assert len(list(itertools.islice(said, 5))) == 5
     rng = np.random.default_rng(0)
     assert any(attempt(TARGETS[name], rng.bytes(12)) is None for _ in range(150))
 

@@ -146,7 +146,7 @@ def whole_numbers(seed: int, *, weeks: int, steps: int, mean: float) -> Table:
     return Table(pa.table(where | amounts), **columns(1))
 
 
-@pytest.mark.parametrize(("steps", "mean"), [(1, 3.0), (1, 100.0), (2, 2.0), (7, 1.0)])
+@pytest.mark.parametrize(("steps", "mean"), [(1, 3.0), (7, 1.0)])
 def test_regions_that_are_alike_by_chance_are_not_taken_for_one(steps: int, mean: float) -> None:
     sketches = [Sketch(*sketch_of(whole_numbers(seed, weeks=300, steps=steps, mean=mean))) for seed in range(4)]
     assert not any(one.overlaps(other) for one in sketches for other in sketches if one is not other)

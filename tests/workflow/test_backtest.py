@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.policy import Levels
-from poolrl.learning.stored import Report
+from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import (
     EYES_ONLY,
@@ -34,6 +33,7 @@ from poolrl.workflow.config.configuration import ConfigFile, load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.shop_example import (
     FIRST_MONDAY,
+    PRODUCTS,
     SHOP_COUNT,
     WEEK_COUNT,
     simulated_chain,
@@ -158,13 +158,6 @@ def weeks(example: ConfigFile) -> Weeks:
     return opened(example)
 
 
-@pytest.fixture(scope="module")
-def fitted(example: ConfigFile) -> Policy:
-    """What the example teaches, with its estimate of demand."""
-    with open_log(example) as log:
-        return Pool(0.1).fit(example.config.problem.posed, log, noise=SeededNoise(0))
-
-
 def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
     """An array (weeks, shops, ...) of the chain in the order of the weeks that were read."""
     # Shops are numbered as they were met, so each is found by what it sold.
@@ -175,9 +168,14 @@ def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
     return values.reshape(-1, *values.shape[2:])[at]
 
 
-def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks, fitted: Policy) -> None:
-    """Nature's demand, played against the policy week by week: its change of cost is between least and most."""
-    problem, policy = example.config.problem.posed, replace(fitted, rule=Levels(1.5 * fitted.levels))
+def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks) -> None:
+    """Nature's demand, played against the policy week by week: its change of cost is between least and most.
+
+    The policy orders a multiple of the scale, and half as much again for a promotion.
+    """
+    problem, levels = example.config.problem.posed, np.full((2, 7, 3), 1.5)
+    levels[1] *= 1.5
+    policy = policy_of(levels, problem, scaled=True, names=Names(list(PRODUCTS), [*map(str, range(7))]))
     table, demand = simulated_chain(1)
     promotion = table["promotion"].to_numpy(zero_copy_only=False).reshape(SHOP_COUNT, WEEK_COUNT, 21)[:, :, 0]
     shape = (SHOP_COUNT, WEEK_COUNT, 7, 3)

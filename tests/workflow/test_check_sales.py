@@ -6,7 +6,6 @@ import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -149,8 +148,7 @@ def test_lines_that_do_not_fit_the_header_are_counted(tmp_path: Path) -> None:
     assert seen["rows"].seen == "43 in the export"
 
 
-@pytest.mark.parametrize("more", [{"scale": "same weekday, last 2 weeks"}, {"clip": True, "boundary": 0.5}], ids=str)
-def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path) -> None:
     """Fields of all kinds in any place: check and the counts that a fit releases agree on what is observed."""
     rng = np.random.default_rng(0)
     odd = {"opening": "3 -1 40", "delivery": "x -4 90", "sales": "7 nan -2", "stock_out": "true -"}
@@ -159,11 +157,10 @@ def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path, more: dict[
         for role, values in odd.items():
             if rng.random() < 0.15:
                 row[ROLES.index(role)] = str(rng.choice(values.split()))
-    facts = export_facts()
-    for section, name in (("sales", "scale"), ("log", "clip"), ("problem", "boundary")):
-        facts[section] |= {name: more[name]} if name in more else {}
+    facts = export_facts(scale="same weekday, last 2 weeks")
+    facts["log"]["clip"] = True
     # A label of the same name must not replace a column that check adds.
-    facts["problem"] |= {"demand_max": 3.0 if "scale" in more else 20.0, "labels": {"shop": "0..5"}}
+    facts["problem"] |= {"demand_max": 3.0, "boundary": 0.5, "labels": {"shop": "0..5"}}
     seen = findings(tmp_path, rows, facts)
     file = configured(tmp_path, facts)
     with open_log(file) as log:
