@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import departures, report, stale, transcription
+from benchmarks import departures, stale, transcription
 from benchmarks.departures import Sizes, approximation_bound, measured_approximation, optimality_bound
 
-from poolrl import LostSales, Pool, __version__
+from poolrl import LostSales, Pool
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,24 +27,6 @@ def test_the_transcription_is_algorithm_1(products: int) -> None:
     rule = Pool.published(math.inf, 12).fit(problem, log).rule
     assert (found > 0).mean() > 0.3
     np.testing.assert_allclose(found, rule.arrays()["q"], rtol=0, atol=1e-10)
-
-
-def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path) -> None:
-    """It carries the version and the commit that made it."""
-    from poolrl.paper.write_up import made_by  # here, because it imports matplotlib
-
-    page = tmp_path / "benchmarks.md"
-    for name, number in (("one", "1"), ("two", "2"), ("one", "3")):
-        section = report.Report(name, f"Section {name}", ("privacy/noise", "pool.py"), page)
-        section.table(("what", "seconds"), [["a", number]])
-        section.write()
-    text = page.read_text()
-    assert text.index("Section one") < text.index("Section two")
-    assert "| a | 3 |" in text
-    assert "| a | 1 |" not in text
-    for made in stale.tables("page.md", text):
-        assert (made.version, made.places) == (__version__, ("privacy/noise", "pool.py"))
-        assert f"poolrl {made.version} ({made.commit})" == made_by()
 
 
 @pytest.mark.parametrize("page", stale.PAGES)
