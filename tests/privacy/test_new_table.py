@@ -6,7 +6,7 @@ reading does (a file of `learning/`). The table here counts how many rows of eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -36,12 +36,6 @@ def cut_off_rows(problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
     tables, sides = problem.horizon * problem.outcome_dim, 2 if problem.labels else 1
     cells = tables * problem.labels.count
     return sensitivity.TableLayout("rows that ran out", cells, Fraction(sides * tables * per_unit**2))
-
-
-def halved(problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
-    """A planted bug."""
-    layout = cut_off_rows(problem, per_unit=per_unit)
-    return replace(layout, sensitivity_squared=layout.sensitivity_squared / 2)
 
 
 @dataclass(frozen=True)
@@ -94,14 +88,6 @@ def test_the_audit_attacks_it() -> None:
     found = attack_case(AuditCase(PROBLEM, **ASKED), releases=200)
     assert found.faults == ()
     assert {table.stated.name: float(table.share) for table in found.tables}["rows that ran out"] <= 1
-
-
-def test_one_that_pays_half_is_flagged(added: pytest.MonkeyPatch) -> None:
-    honest = sensitivity.ON_TOP["ran_out"]
-    planted = sensitivity.ON_TOP | {"ran_out": replace(honest, layout=halved)}
-    added.setattr("poolrl.privacy.release.sensitivity.ON_TOP", planted)
-    found = attack_case(AuditCase(PROBLEM, **ASKED), releases=200)
-    assert "one unit moves more than was paid for" in found.faults
 
 
 def test_every_room_knows_the_same_tables() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, Grid, LostSales, Outcomes, Pool, SeededNoise, Table, Trajectories, Visits, Zones
-from poolrl.audit.faults import Frozen
 from poolrl.checks import IntArray
 from poolrl.data.counts import count_joint, count_outcomes
 from poolrl.geometry.resolution import JOINT_BANDS
@@ -311,22 +309,3 @@ def test_only_the_secure_sampler_counts_as_secure() -> None:
         assert not Pool(1.0).fit(problem, log, noise=noise).guarantee.private
     with pytest.raises(AttributeError):
         SecureNoise().begin = lambda: Recorder()  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4), Pool(1.0, Visits(), Grid(3))])
-@pytest.mark.parametrize("kind", [LostSales, Backlog])
-@pytest.mark.parametrize("cap", [1, 3])
-def test_with_the_released_tables_frozen_nothing_depends_on_the_log(
-    pool: Pool, kind: type, cap: int, tmp_path: Path
-) -> None:
-    """Non-interference: the policy's file is the same to the byte, whatever the log holds and whatever units own."""
-    problem = kind(horizon=2, products=1, holding=0.2, shortage=0.3, demand_max=10.0)
-    files = []
-    for seed, owned in ((1, [1, 1, 1]), (2, [3, 1, 2])):
-        rng = np.random.default_rng(seed)
-        log = problem.simulate_log(rng.uniform(0, 10, (sum(owned), 2, 1)), rng=rng)
-        unit = np.repeat(np.arange(3), owned)
-        parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
-        pool.fit(problem, Trajectories(**parts, unit=unit, max_per_unit=cap), noise=Frozen()).save(tmp_path / "p.npz")
-        files.append((tmp_path / "p.npz").read_bytes())
-    assert files[0] == files[1]
