@@ -14,7 +14,6 @@ import pytest
 from poolrl import LostSales, check_problem
 from poolrl.data.expressions import OnColumns, as_columns
 from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol, record_steps
-from tests.helpers.broken_problems import a_log
 
 FACTS: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 100.0}
 # Among them equal numbers, zeros, both signs, and numbers that are close to others in both ways of `isclose`.
@@ -186,19 +185,6 @@ def test_constants_stay_constants() -> None:
     assert isinstance(as_columns(made)[1], ibis.expr.types.Scalar)
 
 
-def test_the_same_parts_make_the_same_expression_once() -> None:
-    """Formulas repeat themselves at every step; 1 and True are different constants although they are equal."""
-    evaluator = OnColumns()
-    formulas: list[Formula] = [lambda x, y: x + y, lambda x, y: x + y, lambda x, y: x - y]
-    made = [entries(formula, evaluator)[0] for formula in [*formulas, lambda x, y: x + 1, lambda x, y: x + 1.0]]
-    assert made[0] is made[1]
-    assert made[0] is not made[2]
-    assert made[3] is not made[4]
-    # Ibis makes two objects of a column that is named twice, which are equal and not the same.
-    (twice,) = OnColumns()(Recording(lambda x: x + 1.0, [(2,)]), [TABLE["a"], TABLE["a"]])
-    np.testing.assert_array_equal(in_engine(twice), FIRST[:, [0, 0]] + 1.0)
-
-
 def test_several_answers_stay_several() -> None:
     both = Recording(lambda x: (x + 1, np.zeros(2)), [(3,)])(X)
     assert isinstance(both, tuple)
@@ -327,28 +313,6 @@ def test_an_index_beyond_a_row_is_refused() -> None:
 # Steps.
 
 
-class Own(LostSales):
-    """A shop of a user's own."""
-
-    calls = 0
-
-    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        Own.calls += 1
-        seen, cut = super().observe(step, state, action, next_state)
-        return np.minimum(seen, self.outcome_high - step), cut
-
-
-def test_a_formula_is_recorded_once_for_each_step() -> None:
-    """However many rows there are."""
-    problem, log = Own(**FACTS), a_log()
-    Own.calls = 0
-    leaves = log.outcome_leaves(problem, bins=8)
-    assert Own.calls == problem.horizon
-    log.check(problem)
-    assert Own.calls == 2 * problem.horizon
-    assert leaves.sum() == len(log) * problem.horizon * problem.products
-
-
 STEPS: dict[str, Callable[[Any], float]] = {
     "list": lambda step: [0.0, 1.0, 2.0][step],
     "text": lambda step: float(f"{step}"),
@@ -370,18 +334,6 @@ def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) 
             assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
     blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5, any_step=True)
     assert len({*map(id, blind)}) == 1
-
-
-def test_a_list_of_coordinates_may_be_written_anew_at_each_step() -> None:
-    place, orders = np.zeros(3, dtype=np.int64), [np.arange(3), np.array([0, 2, 1])]
-
-    def chosen(step: int, row: Any) -> Any:
-        place[:] = orders[step]
-        return row[..., place]
-
-    found = record_steps("it", chosen, [(3,)], 2)
-    row = np.arange(3.0)[None]
-    assert [each(row)[0].tolist() for each in found] == [row[0, order].tolist() for order in orders]
 
 
 def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:

@@ -104,21 +104,6 @@ def test_a_column_that_has_the_name_of_ours_is_not_taken_for_it() -> None:
     assert found[0].sum() > 5
 
 
-def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
-    schema = dict.fromkeys(("state", "action", "left", "scale"), "float64")
-    rows = ibis.table({"trajectory": "string", "step": "int64", "product": "string", **schema}, name="log")
-    sizes = []
-    for products in (50, 500):
-        bounds = np.linspace(5.0, 9.0, products)
-        share = np.linspace(0.5, 1.0, products)
-        problem = LostSales(
-            horizon=3, products=products, holding=1, shortage=1, demand_max=bounds, boundary=[share, share, share / 2]
-        )
-        log = Table(rows, **long_columns([f"p{i}" for i in range(products)], scale=["scale"]))
-        sizes.append(len(ibis.to_sql(log.outcome_expression(problem, bins=16), dialect="duckdb")))
-    assert sizes[0] == sizes[1]
-
-
 def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a ledger recognises its rows; a declared product of several has the marks of this product."""
     _, log = a_shop(LostSales, gridded=True, trajectories=60)
@@ -154,10 +139,6 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert (long.facts.has_coordinates, long.coordinates, repr(long)) == (True, SHOWN, "Table(sensitive)")
     assert not Table(log.to_arrow(), **columns(2)).facts.has_coordinates
     assert Table(log.to_arrow(), **columns(2)).coordinates == ()
-    once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
-    assert once is not long
-    assert once.placed() is once  # a second join would double nothing, but cost as much as the first
-    assert wide.placed() is wide
     alone, bare = long_columns(SHOWN[:1]), {name: column for name, column in given.items() if name != "coordinates"}
     halves = pa.array([0.5] * len(table))
 

@@ -74,12 +74,6 @@ def test_what_one_trajectory_loses_worked_by_hand() -> None:
     assert lost_by_one([*months, other_column]) == 2 * RHO
     dates = Spend(RHO, "committed", WEEK, period=Period("week", "2025-01-06", "2025-02-03"))
     assert lost_by_one([*months, dates]) == 2 * RHO
-    # Four later weeks change with one: all in its own month, or one month has it and the next has the four.
-    remembering = [portion(4 * month, 4 * month + 4, memory=4) for month in range(12)]
-    assert lost_by_one(remembering) == RHO
-    dearer = [portion(0, 4, RHO, memory=4), portion(4, 8, 10 * RHO, memory=4)]
-    assert lost_by_one(dearer[:1]) == RHO
-    assert lost_by_one(dearer) == 10 * RHO
     # Another rule for the scale may change other weeks. So what it reaches into comes on top.
     mixed = [portion(0, 4, memory=4, scale="sales"), portion(4, 8, memory=4, scale="till")]
     assert lost_by_one(mixed) == RHO + RHO * Fraction(4, 5) ** 2

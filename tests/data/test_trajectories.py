@@ -317,7 +317,5 @@ def test_what_a_log_keeps() -> None:
     assert table["unit"] == [1, 1, 0, 0, 1, 1, 0, 0, 2, 2]
     assert table["scale_0"] == scale[kept].ravel().tolist()
     assert table["b"] == labels["b"][kept].ravel().tolist()
-    assert not Trajectories(**parts, scale=scale).is_full
-    assert not Trajectories(**parts, labels=labels).is_full
-    assert not Trajectories(**parts, unit=owner, max_per_unit=2).is_full
-    assert Trajectories(**parts, unit=owner).is_full
+    full = [Trajectories(**parts, **more).is_full for more in ({"scale": scale}, {"labels": labels}, {"unit": owner})]
+    assert full == [False, False, True]

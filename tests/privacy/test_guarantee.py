@@ -95,7 +95,6 @@ MANY = "replacing one trajectory changes the scales of at most"
     ("declared", "sentences"),
     [
         ({}, []),
-        ({"scaled": True}, [f"{SCALE}the scale comes from outside the log."]),
         ({"scaled": True, "scale_memory": 1}, [f"{SCALE}{MANY} 1 other; 2 trajectories are paid for."]),
         ({"scaled": True, "scale_memory": 4}, [f"{SCALE}{MANY} 4 others; 5 trajectories are paid for."]),
         (

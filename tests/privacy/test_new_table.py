@@ -18,7 +18,6 @@ from poolrl import pool as pool_module
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import AuditCase
 from poolrl.data import counts
-from poolrl.learning.stored import Dependence
 from poolrl.privacy import sensitivity
 
 PROBLEM = LostSales(horizon=2, products=2, holding=1.0, shortage=1.0, demand_max=8.0, labels={"shop": [1, 2]})
@@ -65,22 +64,6 @@ def test_a_new_table_is_paid_for_and_released() -> None:
     exact = count_cut_off(log, PROBLEM, None)
     assert exact.sum() == (log.next_states == 0).sum()
     assert np.abs(released.on_top["ran_out"].counts - exact).max() < 6 * paid.variance**0.5
-
-
-def test_its_reading_comes_into_the_report(added: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
-
-    def read(table: Any, problem: Any, outcomes: Any) -> Dependence:
-        shown.append(table.counts)
-        return Dependence(0.0, 0.5, 0.0)
-
-    added.setitem(pool_module.READINGS, "dependence", read)
-    log = PROBLEM.simulate_log(
-        np.full((40, 2, 2), 4.0), rng=np.random.default_rng(1), labels={"shop": np.ones(40, dtype=int)}
-    )
-    policy = WithTable(1.0, dependence=0.1, ran_out=0.25).fit(PROBLEM, log, noise=SeededNoise(0))
-    assert len(shown) == 1
-    assert policy.report.dependence == Dependence(0.0, 0.5, 0.0)
 
 
 @pytest.mark.usefixtures("added")

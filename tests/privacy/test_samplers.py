@@ -7,7 +7,6 @@ import json
 import math
 from contextlib import nullcontext
 from fractions import Fraction
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,19 +58,12 @@ def test_biased_versions_of_opendp_are_refused(version: str, biased: bool) -> No
         secure.refuse_biased(version)
 
 
-@pytest.mark.parametrize("found", ["0.14.1", None])
-def test_biased_versions_of_opendp_cannot_be_imported_past(monkeypatch: Plant, found: str | None) -> None:
+def test_biased_versions_of_opendp_cannot_be_imported_past(monkeypatch: Plant) -> None:
     """The module is executed once more as it is imported, and is then what it was."""
-
-    def version(name: str) -> str:
-        if found is None:
-            raise PackageNotFoundError(name)
-        return found
-
     before = dict(vars(secure))
-    monkeypatch.setattr("importlib.metadata.version", version)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.14.1")
     try:
-        with nullcontext() if found is None else pytest.raises(ImportError, match="draws biased noise"):
+        with pytest.raises(ImportError, match="draws biased noise"):
             importlib.reload(secure)
     finally:
         vars(secure).clear()
@@ -92,9 +84,6 @@ def test_who_draws_which_variance(monkeypatch: Plant) -> None:
     mine = [("table", LEAST), ("table", MOST), ("opendp", LEAST - TINY), ("opendp", MOST + TINY)]
     assert asked[::2] == mine
     assert asked[1::2] == [("opendp", v) for _, v in mine]
-    asked.clear()
-    by_opendp.add(counts, Fraction(1))
-    assert asked == [("opendp", Fraction(1))]
     # Without noise nobody is asked, and the counts are copied: whoever gets them may write to them.
     asked.clear()
     for sampler in (secure_sampler, by_opendp, SeededNoise(1).begin()):
@@ -141,8 +130,7 @@ def seeded(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, 0x9E3779B9]))
 
 
-@pytest.mark.parametrize("block", [2**17, 5, 1])
-@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(200) ** 2])
+@pytest.mark.parametrize(("variance", "block"), [(Fraction(200) ** 2, 2**17), (Fraction(1, 3), 5)])
 def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction, block: int, monkeypatch: Plant) -> None:
     """One stream for all tables and threads: the same numbers however they are cut into blocks."""
     monkeypatch.setattr("poolrl.privacy.noise.seeded.SEEDED_BLOCK", block)

@@ -153,22 +153,20 @@ def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, sourc
 
 
 def test_what_a_guarantee_says_of_its_log() -> None:
-    plain, labelled = (
-        LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels=labels) for labels in ({}, {"store": [1, 2]})
-    )
-    x = np.zeros((4, 1, 1))
+    x, stores = np.zeros((4, 1, 1)), {"store": [1, 2, 1, 2]}
     parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x}
-    everything: list[dict[str, Any]] = [
-        units | scale | {"scale_memory": memory, "labels": {"store": [1, 2, 1, 2]}, "labels_public": public}
-        for public in (False, True)
-        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2})
-        for scale, memory in (({}, 0), ({"scale": x + 1}, 0), ({"scale": x + 1}, 0 if units else 3))
+    some: list[tuple[dict[str, Any], str]] = [
+        ({}, "none"),
+        ({"scale": x + 1, "scale_memory": 3}, "none"),
+        ({"labels": stores, "scale": x + 1, "scale_memory": 3, "labels_public": True}, "public"),
+        ({"labels": stores, "unit": [0, 0, 1, 2], "max_per_unit": 2, "scale": x + 1}, "protected"),
     ]
-    for known in [{}, *everything]:
+    for known, labels in some:
         noise, log = Recorder(), Trajectories(**parts, **known)
-        problem = labelled if known else plain
+        declared = {"store": [1, 2]} if "labels" in known else {}
+        problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels=declared)
         found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
-        assert found.labels == (("public" if known["labels_public"] else "protected") if known else "none")
+        assert found.labels == labels
         assert (found.unit, found.trajectories_per_unit) == (("unit", 2) if "unit" in known else ("trajectory", 1))
         assert (found.scaled, found.scale_memory) == ("scale" in known, known.get("scale_memory", 0))
         assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)

@@ -127,16 +127,15 @@ def test_nodes_of_another_make_are_refused() -> None:
     class OwnNodes(release.Lattice):
         """Could send one row to many nodes."""
 
+    def disguised(kind: type, like: Any, **changed: Any) -> Any:
+        found = object.__new__(kind)
+        vars(found).update(vars(like) | changed)
+        return found
+
     plain = Grid(2).partition(problem)
-    own = object.__new__(OwnNodes)
-    vars(own).update(vars(plain.states))
-    partition = object.__new__(type(plain))
-    vars(partition).update(vars(plain) | {"states": own})
-    pairs = object.__new__(type(plain))
-    vars(pairs).update(vars(plain) | {"pairs": (*plain.pairs[:-1], own)})
-    kind = object.__new__(type("Own", (type(plain),), {}))
-    vars(kind).update(vars(plain))
-    for each in (partition, pairs, kind):
+    kind, own = type(plain), disguised(OwnNodes, plain.states)
+    partition, pairs = disguised(kind, plain, states=own), disguised(kind, plain, pairs=(*plain.pairs[:-1], own))
+    for each in (partition, pairs, disguised(type("Own", (kind,), {}), plain)):
         with pytest.raises(ValueError, match="visits are counted on nodes of this package"):
             release_visits(log, problem, each, rho=Fraction(1), noise=Recorder())
 
