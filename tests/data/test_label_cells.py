@@ -111,17 +111,6 @@ def test_three_labels_make_cells_with_the_last_one_fastest() -> None:
     assert {row: cell for row, (cell,) in found.items()} == expected
 
 
-def test_cells_with_bounds_of_their_own_bring_them() -> None:
-    """Shares of the largest bound of each product, (cells, products); without them there is no such column."""
-    bounds = [[10.0, 6.0], [5.0, 8.0], [10.0, 2.0]]
-    given = pa.array([3, 1, 2, 9])
-    uneven = LostSales(**COSTS, products=2, demand_max=bounds, labels={"x": [1, 2, 3]})
-    found = found_cells({"x": given}, uneven)
-    assert found == {0: (2, 1.0, 0.25), 1: (0, 1.0, 0.75), 2: (1, 0.5, 1.0)}
-    even = LostSales(**COSTS, products=2, demand_max=10.0, labels={"x": [1, 2, 3]})
-    assert found_cells({"x": given}, even) == {0: (2,), 1: (0,), 2: (1,)}
-
-
 def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> None:
     """What is not a number must become NULL: a cast would fail after payment."""
     column = ibis.table({"x": "string"}, name="rows")["x"]
@@ -131,11 +120,7 @@ def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> Non
 
 def test_other_columns_are_refused_by_their_type() -> None:
     day = pa.array([datetime.date(2024, 1, 1)])
-    for column, declared in (
-        (pa.array([0.5]), ["a"]),
-        (day, ["a"]),
-        (pa.array([b"1"]), [1]),
-    ):
+    for column, declared in ((pa.array([0.5]), ["a"]), (day, ["a"]), (pa.array([b"1"]), [1])):
         wanted = "text" if declared == ["a"] else "numbers"
         with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
             comparable(ibis.memtable(pa.table({"x": column}))["x"], shop({"x": declared}).labels, "x")

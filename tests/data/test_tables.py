@@ -212,13 +212,6 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
         Pool(1.0).fit(problem, table.to_pandas())
 
 
-def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:
-    """Parquet's statistics pass over NaN: the largest step is 1 there."""
-    pq.write_table(a_table(step=np.array([0.0, 1.0, math.nan])), tmp_path / "log.parquet")
-    table = Table(ibis.read_parquet(tmp_path / "log.parquet"), **columns(1))
-    assert executed(table.rows_of_steps(5).order_by("trajectory"))["trajectory"] == [0, 1]
-
-
 def test_a_table_without_ids_is_refused() -> None:
     ids = pa.array([None, None], pa.int64())
     for table in (a_table(step=[0]).slice(0, 0), a_table(step=[0, 1]).set_column(0, "trajectory", ids)):

@@ -31,7 +31,6 @@ TOLD_APART = "the logs can be distinguished better than the claim allows"
 SHARED = "two numbers share noise, or its size"
 OTHER_KEY = "noise does not follow from the key that the system drew and the stated variance"
 Plant = pytest.MonkeyPatch
-slow = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
