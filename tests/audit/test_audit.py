@@ -92,13 +92,12 @@ def test_discrete_noise_tells_a_little_more_than_a_gaussian(moved: list[int], va
     assert discreteness(np.array(moved), variance) == pytest.approx(by_hand)
 
 
-def test_discreteness_matters_for_little_noise_only() -> None:
-    assert discreteness(np.array([1]), 0.25) > 0.1
-    assert abs(discreteness(np.array([3, -3, 3, -3]), 360.0)) < 1e-4
-
-
 def test_more_than_a_gaussian_is_flagged_unless_it_is_discreteness() -> None:
-    """One count that moves by one under σ² = 1/4: ρ = 2, and the best test reaches more than μ = 2."""
+    """One count that moves by one under σ² = 1/4: ρ = 2, and the best test reaches more than μ = 2.
+
+    Under much noise there is no allowance.
+    """
+    assert abs(discreteness(np.array([3, -3, 3, -3]), 360.0)) < 1e-4
     rng, moved = np.random.default_rng(6), np.array([1])
     noise = discrete((2, 200_000), 0.25, rng)
     test = Errors.of(noise[0], noise[1] + 1, 0.5)

@@ -13,7 +13,6 @@ KEPT_APART = {
     "poolrl.data.sources.duckdb": "with opening it would have more than 500 lines",
     "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
     "poolrl.paper.claims": "with the write-up it would have more than 500 lines",
-    "poolrl.paper.q_learning": "with trials it would have more than 500 lines",
 }
 
 

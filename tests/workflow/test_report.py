@@ -7,16 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import xml.etree.ElementTree as ET
-from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
@@ -25,7 +22,6 @@ from poolrl.paper.figures import Section
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import NAMES, Setting
-from poolrl.paper.workers import lokys_thread_ends_quietly
 from poolrl.paper.write_up import (
     HEADLINE_METHODS,
     SEEDED_NOTICE,
@@ -37,7 +33,7 @@ from poolrl.paper.write_up import (
     svg,
 )
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
-from tests.helpers.processes import program, wait_until
+from tests.helpers.processes import environment, program, wait_until
 from tests.helpers.sweeps import SMALL, small_plan, stored
 
 # One worker makes the sections.
@@ -49,7 +45,7 @@ def parts() -> list[Section]:
     weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
     table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
     found = report_sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
-    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
+    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "settings"}
     return [part for group in found.values() for part in group]
 
 
@@ -181,9 +177,10 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
-    arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
+    arguments = ["reproduce", "sensitivity", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        program("interruptible_poolrl", *arguments),
+        program("quick_poolrl", *arguments),
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -197,26 +194,6 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
     with Results(tmp_path / "results.jsonl", read_only=True) as results:
         assert len(results.runs()) >= 3
-
-
-def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread looks for work that was taken back, as it may after Ctrl-C: number 99, which nobody has handed in."""
-    heard: list[threading.ExceptHookArgs] = []
-    usual = heard.append
-    monkeypatch.setattr(threading, "excepthook", usual)
-    for ours in (False, True):
-        heard.clear()
-        with lokys_thread_ends_quietly() if ours else nullcontext():
-            executor = ProcessPoolExecutor(max_workers=1)
-            executor.submit(int).result()
-            executor._work_ids.put(99)
-            executor.shutdown(wait=True, kill_workers=True)
-            assert [what.exc_type for what in heard] == ([] if ours else [KeyError])
-            another = threading.Thread(target=lambda: {}["nothing"])
-            another.start()
-            another.join()
-            assert heard[-1].thread is another
-        assert threading.excepthook is usual
 
 
 @pytest.mark.parametrize(
