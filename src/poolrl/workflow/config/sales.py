@@ -1,4 +1,4 @@
-"""The query that [sales] stands for (data/sources/sales.sql): from an export to a row per week of a shop, day and product.
+"""The query that [sales] stands for (data/sources/sales.sql): from an export to a row per week, shop, day and product.
 
 Order-up-to is opening + delivery, and the rest of it was not sold. On a day that ran out, only "at least the
 sales" is known: if less was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than
