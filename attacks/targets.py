@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import io
 import json
-import math
 import shutil
 import sqlite3
 import tempfile
@@ -299,20 +298,6 @@ def questions_csv(script: Script, place: Path) -> Callable[[], object]:
     return lambda: decide.decide_table(desk, path, place / "out.csv", whole=whole)
 
 
-def questions_parquet(script: Script, place: Path) -> Callable[[], object]:
-    """Questions to a policy, as Parquet: good bytes spoilt, or columns of another kind."""
-    columns: dict[str, list[Any]] = {"step": [0, 1], "product": ["bread"] * 2, "stock": [3.5, 0.0], "note": ["a", "b"]}
-    how, path, file = script.number(3), place / "q.parquet", io.BytesIO()
-    if how:
-        cells = script.pick([[None, 1], [[1], [2]], ["x", ""], [b"\xff", b"1"], [math.nan, 1e308], [True, False]])
-        columns[script.pick(sorted(columns))] = cells
-    pq.write_table(pa.table(columns), file)
-    path.write_bytes(spoilt(file.getvalue(), script) if how != 1 else file.getvalue())
-    whole = bool(script.number(2))
-    desk = decide.open_desk(good() / "release/policy.npz")
-    return lambda: decide.decide_table(desk, path, place / "out.parquet", whole=whole)
-
-
 # How many of all cases each target gets. Slow targets get fewer.
 SHARES: dict[Target, int] = {
     policy: 60_000,
@@ -321,7 +306,6 @@ SHARES: dict[Target, int] = {
     ledger: 9_000,
     results: 8_000,
     questions_csv: 20_000,
-    questions_parquet: 2_000,
     arrays: 6_000,
     engine: 1_500,
     sales: 3_000,

@@ -107,9 +107,9 @@ PARKING = ParkingTrade(
             "rent": "what a neighbour would pay for an open place",
         },
         columns=(
-            TableColumn("parked", "guests who are still there in the morning"),
-            TableColumn("opened", "places that were open to guests"),
-            TableColumn("entered", "guests who came and found a place"),
+            TableColumn("parked"),  # guests who are still there in the morning
+            TableColumn("opened"),  # places that were open to guests
+            TableColumn("entered"),  # guests who came and found a place
         ),
         rows=(("{parked}",), ("{opened}",), (f"{STAY} * ({{parked}} + {{entered}})",)),
     ),

@@ -31,7 +31,6 @@ from poolrl import (
 from poolrl.checks import FloatArray
 from poolrl.learning.fitted import FittedU, fit_values
 from poolrl.learning.stored import Names
-from poolrl.workflow.page import cost_by_model, what_if_table
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
 
@@ -150,20 +149,6 @@ def test_a_model_comes_back_from_a_file(model: PrivateModel, tmp_path: Path) -> 
         Policy.load(tmp_path / "model.npz")
     with pytest.raises(ValueError, match="other public facts"):
         PrivateModel.load(tmp_path / "model.npz", problem=shop(holding=9.0))
-
-
-def test_what_ifs_are_plans_of_the_same_model() -> None:
-    """Here of a missed sale that costs twice as much."""
-    problem = shop(labels=LABELS)
-    policy = Pool(1.0).fit(problem, log_of(problem), noise=SeededNoise(5))
-    table = what_if_table(policy)
-    assert table is not None
-    half, twice, _ = table.rows
-    assert half[1].endswith(" lower")
-    other = shop(labels=LABELS, shortage=[1.0, 1.8])
-    planned = PrivateModel.of(policy).plan(other)
-    assert twice[1] == f"{np.median(planned.levels / policy.levels) - 1:.0%} higher"
-    assert twice[2] == f"{1 - cost_by_model(planned, other) / cost_by_model(policy, other):.1%}"
 
 
 TOP = 10.0

@@ -61,7 +61,6 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
 
 backtest_verb = verb("""\
   poolrl backtest --from 2025-10-06
-  poolrl backtest --from 40 --by week_number
   poolrl backtest release-2025 --config later/poolrl.toml --json
 
 Nothing is spent: the log is read exactly, for the data holder's eyes. Weeks that the policy has learned from flatter it
@@ -73,13 +72,10 @@ def backtest(
     folder: Annotated[Path, Parameter(help="The release: a folder that fit has written.")] = Path("release"),
     *,
     config: ConfigPath = CONFIG_NAME,
-    since: Annotated[str | None, Parameter(name="--from", help="First date, number or id to replay.")] = None,
-    by: Annotated[str | None, Parameter(help="The column of --from; the trajectory's id if left out.")] = None,
+    since: Annotated[str | None, Parameter(name="--from", help="First id to replay, or the first date in one.")] = None,
     json: AsJson = False,
 ) -> None:
     """Replay the policy on weeks of the log, beside what the shops did."""
-    if by is not None and since is None:
-        raise ValueError("--by goes with --from")
     file = load_config(config)
     trade = trade_of(file.config.problem.posed)
     if trade.why_no_backtest:
@@ -88,16 +84,15 @@ def backtest(
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales
-    console, export, also = Console(stderr=True, quiet=json), sales is not None, [] if by is None else [by]
+    console, export = Console(stderr=True, quiet=json), sales is not None
     # Scales are made from sales of weeks before the period too.
-    opened = open_log(file, explained=export, every_period=export, also=also)
+    opened = open_log(file, explained=export, every_period=export)
     with console.status("reading the log"), opened as log:
-        weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if export else None)
+        weeks = read_weeks(log, cast(Inventory, policy.problem), since, period if export else None)
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)
-        called = "trajectories" if sales is None else "weeks of shops"
-        replayed = replay_policy(policy, weeks, remade, called, lambda share: bars.advance(task, 100 * share))
+        replayed = replay_policy(policy, weeks, remade, lambda share: bars.advance(task, 100 * share))
         warning = trade.forecast(policy, None, bars).warning
     if json:
         print(dumps(replayed.facts() | {"warning": warning}, indent=2))
@@ -114,17 +109,15 @@ def backtest(
 
 
 def _costs_by_product(replayed: Backtest) -> RichTable:
-    """Costs by product. Of many products, those that change most."""
+    """Costs by product, those that change most first."""
     table = RichTable(box=None, padding=(0, 2, 0, 0))
     table.add_column("mean cost\nof a week", overflow="fold")
     changes = [f"{'change' * (place == 0)}\n{each}" for place, each in enumerate(SCENARIOS)]
     for name in ("\nweeks", "estimated\nthen", "\npolicy", *changes):
         table.add_column(name, justify="right", no_wrap=True)
-    shown = replayed.products
-    if len(shown) > MOST_SHOWN:
-        ranked = sorted(shown, key=lambda each: each.change[1])
-        shown = ranked[: MOST_SHOWN // 2] + ranked[-MOST_SHOWN // 2 :]
-        table.caption = f"Of {len(ranked):,} products, the {len(shown)} that change most; --json has them all."
+    shown = sorted(replayed.products, key=lambda each: -abs(each.change[1]))[:MOST_SHOWN]
+    if len(shown) < len(replayed.products):
+        table.caption = f"The {MOST_SHOWN} products that change most; --json has all {len(replayed.products):,}."
         table.caption_justify = "left"
     for each in (*shown, replayed.in_all):
         costs = [each.shops[1], each.policy[1]]
@@ -139,12 +132,8 @@ def _as_cost(number: float) -> str:
 
 def _what_was_replayed(replayed: Backtest) -> Iterator[str]:
     part = replayed.weeks - replayed.complete
-    text = f"{replayed.weeks:,} {replayed.called} are replayed, {part:,} of them without some products. "
-    text += f"{replayed.left_out:,} are not."
-    if replayed.reasons:
-        why = ", ".join(f"{count:,} where {reason}" for reason, count in replayed.reasons.items())
-        text += f" Single products of weeks that are left out: {why}."
-    yield text
+    text = f"{replayed.weeks:,} weeks are replayed, {part:,} of them without some products. "
+    yield f"{text}{replayed.left_out:,} are not. 'poolrl check' says what they lack."
     if replayed.scale != "none":
         yield f"The scale that the policy orders by is {replayed.scale}."
     yield (

@@ -1,6 +1,5 @@
 """`poolrl decide`."""
 
-import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +20,10 @@ decide_verb = verb("""\
   poolrl decide orders/plan.npz --step Sat --stock 10,20,5 --coming 0,6,0
   poolrl decide release/policy.npz --step 3 --stock lots=2 --labels item=watch
 
-A table, CSV or Parquet, has a row for each product of each shop:
+A table has a row for each product of each shop:
   step,product,stock,shop,promo,scale
-Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them, or German: Wochentag,
-Artikel, Bestand, Erwartung. A column pack (Gebinde) is the size of a pack.
+Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them. A column pack is the size
+of a pack.
 
 Labels (here shop and promo) and scale are needed where the policy was learned with them. A value that was not declared,
 such as a new shop, gets the population's levels. The column basis says whose levels decided: own or population.
@@ -49,11 +48,11 @@ def decide(
     coming: Annotated[list[str] | None, Parameter(help="Of a plan: what arrives 1, 2, ... steps later.")] = None,
     table: Annotated[
         Path | None,
-        Parameter(help="CSV, or Parquet by its ending, of questions (below); - is a pipe.", allow_leading_hyphen=True),
+        Parameter(help="A CSV file of questions (below); - is a pipe.", allow_leading_hyphen=True),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a table go; standard output if left out.")] = None,
     whole: Annotated[bool, Parameter(help="Round levels to whole units.")] = False,
-    packs: Annotated[str | None, Parameter(help="Order in packs of these sizes, bread=12; others singly.")] = None,
+    packs: Annotated[str | None, Parameter(help="With --step: the sizes of packs, bread=12; others singly.")] = None,
     delimiter: Annotated[str, Parameter(help="With --table: the sign between cells, or tab.")] = ",",
     decimal: Annotated[str, Parameter(help="With --table: the sign before decimals, . or ,")] = ".",
     config: OwnConfig = None,
@@ -62,8 +61,9 @@ def decide(
     """One question or a table of them; refuse flags that do not go together."""
     if (step is None) == (table is None):
         raise ValueError("decide answers one of --step NAME or --table FILE")
-    if table is not None and (stock is not None or labels is not None or scale is not None or coming or json):
-        raise ValueError("--stock, --labels, --scale, --coming and --json go with --step; a table has its own columns")
+    if table is not None and (json or any(each is not None for each in (stock, labels, scale, coming, packs))):
+        flags = "--stock, --labels, --scale, --coming, --packs and --json"
+        raise ValueError(f"{flags} go with --step; a table has its own columns")
     if table is None and (out is not None or (delimiter, decimal) != PLAIN):
         raise ValueError("--out, --delimiter and --decimal go with --table")
     own = None
@@ -82,8 +82,7 @@ def decide(
         print(dumps(_facts(desk, asked, answers, labels)) if json else "\n".join(_lines(desk, asked, answers)))
     elif table is not None:
         mark = "\t" if delimiter in ("tab", "\\t") else delimiter
-        for note in decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole, packs=packs):
-            print(f"poolrl: note: {note}", file=sys.stderr)
+        decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole)
 
 
 def _facts(desk: Desk, asked: Questions, answers: Answers, labels: str | None) -> dict[str, Any]:

@@ -60,13 +60,8 @@ def fit(
     forecast = page_of(release, console)
     finished, privacy = release.earlier_fit == "finished", file.config.privacy
     if json:
-        facts: dict[str, object] = {"folder": str(folder), "certificate": release.certificate.model_dump()}
-        if finished:
-            facts["finished_earlier_fit"] = True
-        elif new_account:
-            facts["new_account_in"] = str(file.ledger)
-        if privacy.together:
-            facts["together"] = release.policy.report.to_dict().get("together")
+        facts: dict[str, object] = {"folder": str(folder), "finished_earlier_fit": finished}
+        facts["certificate"] = release.certificate.model_dump()
         print(dumps(facts, indent=2))
         return
     if new_account and not finished:
@@ -159,32 +154,22 @@ def update(
     config: ConfigPath = CONFIG_NAME,
     dry_run: Annotated[bool, Parameter(help="Say what it would cost; read and spend nothing.")] = False,
     audit: AuditFile = None,
-    json: AsJson = False,
 ) -> None:
     """Say what the update costs, make it, draw its page, and print what changed and the leaflet."""
     from poolrl.workflow.update import cost_in_words, load_earlier, noise_in_words, what_changed
 
     file = load_config(config)
     folder = out or file.folder / f"release-{file.config.period.first}"
-    console = Console(quiet=json, highlight=False)
-    earlier = load_earlier(file, release)
-    cost = [*cost_in_words(file), noise_in_words(file, earlier)]
-    console.print("\n".join(cost), markup=False)
+    console, earlier = Console(highlight=False), load_earlier(file, release)
+    console.print("\n".join([*cost_in_words(file), noise_in_words(file, earlier)]), markup=False)
     if dry_run:
-        if json:
-            print(dumps({"cost": cost}, indent=2))
         return
     found = None if audit is None else read_audit(audit, file.sha256)
     made = made_release(lambda: fit_release(file, folder, audit=found, earlier=earlier), folder, console)
     sentence, changes, advised = what_changed(earlier, made, file.config.forgetting)
     console.print("\n  ".join([f"What changed: {sentence}", *changes]), markup=False)
     console.print(f"\n[bold]{advised}[/]\n" if advised else "")
-    forecast = page_of(made, console)
-    if json:
-        said = {"cost": cost, "changes": changes, "advice": advised}
-        print(dumps({"folder": str(folder), **said, "certificate": made.certificate.model_dump()}, indent=2))
-    else:
-        print_release(console, made, forecast)
+    print_release(console, made, page_of(made, console))
 
 
 replan_verb = verb("""\

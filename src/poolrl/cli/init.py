@@ -12,7 +12,6 @@ from rich.prompt import Prompt
 
 from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, verb
-from poolrl.workflow.column_names import LABEL_MEANINGS
 from poolrl.workflow.config import answers as texts
 from poolrl.workflow.config.answers import Answers, Interview, Proposal, flag_of
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
@@ -61,7 +60,7 @@ def init(
     *,
     out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
     example: Annotated[bool, Parameter(help="Write a simulated table as well.")] = False,
-    sales: Annotated[Path | bool, Parameter(help="A sales export, whose header proposes columns.")] = False,
+    sales: Annotated[Path | None, Parameter(help="A sales export, whose header proposes columns.")] = None,
     problem: Annotated[str | None, Parameter(help=f"The trade: {', '.join(TRADES)}, or module:Class.")] = None,
     facts: Annotated[str, Parameter(help="With --problem: its own keys, 'lots=3; bid_max=4'.")] = "",
     columns: Annotated[str, Parameter(help="With --problem: which column holds what, 'reserve=limit'.")] = "",
@@ -86,7 +85,7 @@ def init(
             console.print(f"A simulated log: [bold]{table}[/] is its table, [bold]{file}[/] says what is public of it.")
         else:
             header = None
-            if sales is not False:
+            if sales is not None:
                 given, header = _with_header(console, out, given, sales)
             given |= texts.pairs(facts, "--facts") | ({"columns": columns} if columns else {})
             _write_answers(console, out, Interview(trade, given, header))
@@ -96,12 +95,9 @@ def init(
     console.print(f"Next: {check} (is the table as the file says?), {plan} (what does each budget buy?)")
 
 
-def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:
+def _with_header(console: Console, out: Path, given: Answers, sales: Path) -> tuple[Answers, Proposal]:
     """The answers, and for each column that nobody named the one that the header proposes."""
-    named = given.get("source", "") if sales is True else str(sales)
-    if not named:
-        raise ValueError("--sales needs the export: poolrl init --sales export.csv")
-    path, mark, coding = Path(named).expanduser(), given.get("delimiter"), given.get("encoding", "utf-8")
+    path, mark, coding = sales.expanduser(), given.get("delimiter"), given.get("encoding", "utf-8")
     header = texts.propose_columns(path, delimiter="\t" if mark == "tab" else mark, encoding=coding)
     proposed = {f"{role}_column": column for role in SALES_ROLES if (column := header.only(role)) is not None}
     # Relative to the file that is written, as everything in it.
@@ -110,10 +106,6 @@ def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool
     columns = [f"{role} = {answers[f'{role}_column']}" for role in SALES_ROLES if answers.get(f"{role}_column")]
     console.print("The header was read, and no line behind it.")
     console.print(f"Columns by their names: {', '.join(columns) or 'none'}.", markup=False)
-    for meaning in LABEL_MEANINGS:
-        if header.only(meaning) and meaning not in given.get("labels", ""):
-            hint = f"{header.only(meaning)} may be a label; declare its values with --labels '{meaning}=no,yes'"
-            console.print(f"{hint}, in the words of the column.", markup=False)
     return answers, header
 
 

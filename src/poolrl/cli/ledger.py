@@ -123,19 +123,15 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
 
 
 @ledger_verb.command(name="verify")
-def verify_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
+def verify_ledger(*, ledger: WhichLedger = None) -> None:
     """Check the chain of seals and the accounts."""
     with _opened(ledger) as books:
         faults = books.verify()
         count = 0 if faults else len(books.entries())
-    if json:
-        print(dumps({"good": not faults, "faults": faults}, indent=2))
-    elif faults:
-        Console().print(f"[red]tampered with or damaged[/]: {escape('; '.join(faults))}", highlight=False)
-    else:
-        print(f"{books.path}: {count} entries, every seal fits, every account adds up.")
     if faults:
+        Console().print(f"[red]tampered with or damaged[/]: {escape('; '.join(faults))}", highlight=False)
         raise SystemExit(1)
+    print(f"{books.path}: {count} entries, every seal fits, every account adds up.")
 
 
 @ledger_verb.command(name="budget")
@@ -155,16 +151,13 @@ def change_budget(
 
 
 @ledger_verb.command(name="key")
-def show_key(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
+def show_key(*, ledger: WhichLedger = None) -> None:
     """Print the public key that releases are signed with; give it to everyone who gets a release."""
     with _opened(ledger) as books:
         keys = books.public_keys()
     if not keys:
         raise ValueError("the ledger has no signing key yet: the next fit makes one")
-    if json:
-        print(dumps({"keys": [{"sha256": key.fingerprint, "pem": key.pem()} for key in keys]}, indent=2))
-    else:
-        print(keys[-1].pem(), end="")
+    print(keys[-1].pem(), end="")
 
 
 @ledger_verb.command(name="rotate-key")

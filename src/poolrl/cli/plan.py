@@ -98,7 +98,7 @@ def _sentences(study: BudgetStudy, who: str) -> list[str]:
     if needed is None:
         goal += f"{study.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
     else:
-        goal += f"the log should hold about {needed:,} units (each a {escape(who)})."
+        goal += f"the log should hold {needed:,} units or somewhat fewer (each a {escape(who)})."
     sentences = [goal]
     if study.noise_share > NOISE_DOMINATED:
         sentences.append(

@@ -24,7 +24,6 @@ from poolrl.paper.write_up import Origin, page, report_sections, save_figures
 
 RESULTS = "results.jsonl"
 CHOICES = ("all", *SWEEPS, "claims", "report")
-LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
 ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
 
 reproduce_verb = verb("""\
@@ -85,7 +84,7 @@ def reproduce(
 def _run_missing(
     console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int, extent: str
 ) -> None:
-    """With a bar and the time left on a terminal, with a line now and then elsewhere."""
+    """With a bar and the time left on a terminal, with a line for each stage elsewhere."""
     bars = Progress(console=console, disable=not console.is_terminal)
     with Results(out / RESULTS) as results, bars:
         results.note("workers", str(workers))
@@ -99,12 +98,7 @@ def _run_missing(
                 console.print(f"{stage}: {total:,} to do")
 
         def finished(_: Run) -> None:
-            task = bars.tasks[-1]
-            bars.advance(task.id)
-            total = int(task.total or 0)
-            if bars.disable and task.completed % -(-total // LINES) == 0:
-                left = (task.elapsed or 0) / task.completed * (total - task.completed)
-                console.print(f"{task.description}: {task.completed:,} of {total:,}, about {left / 60:.0f} min left")
+            bars.advance(bars.tasks[-1].id)
 
         try:
             carry_out(wanted, results, real=real, workers=workers, started=begun, finished=finished)

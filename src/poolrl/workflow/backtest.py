@@ -10,14 +10,12 @@ Weeks are arrays (weeks, steps, products). A week lacks a product whose days are
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import date
 from functools import partial
 from typing import Any, cast
 
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.expressions import comparable
@@ -29,7 +27,6 @@ from poolrl.learning.policy import Levels, Policy
 from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.config.sales import SHUT, TWICE
 from poolrl.workflow.open_log import EXPLAINED
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
@@ -38,23 +35,13 @@ SCENARIOS = ("least", "estimated", "most")
 # Of a row, as `Columns` calls them; a log may have no scale.
 PARTS = ("states", "actions", "next_states", "scale")
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-# Why a product of a week is not replayed, the first that holds; `read_weeks` finds them in this order.
-LEFT_OUT = (
-    "a day stands twice",
-    "the shop was closed on a day",
-    "a field of a day cannot be read",
-    "a day has no row",
-    "numbers of a day do not fit each other",
-    "a label of a day was not declared",
-    "a day has no scale",
-)
 # Order-up-to levels (m, k) for a step, the numbers of the weeks (m,), their stocks (m, k) and scales (m, k).
 Ordering = Callable[[int, IntArray, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class Weeks:
-    """Amounts (n, H, k), NaN where one is missing; `why` (n, k) is 0 where all days of a product can be replayed."""
+    """Amounts (n, H, k), NaN where one is missing."""
 
     opening: FloatArray
     level: FloatArray
@@ -62,7 +49,7 @@ class Weeks:
     sold: FloatArray
     scale: FloatArray | None
     cells: IntArray  # (n, H, k), the label cell of each row
-    why: IntArray  # a place in LEFT_OUT, counted from 1
+    usable: BoolArray  # (n, k), where all days of a product can be replayed
     chosen: BoolArray  # (n,), the weeks that were asked for
     shop: IntArray  # (n,), of a sales export
     number: IntArray  # (n,), which calendar week
@@ -76,12 +63,10 @@ def _read(column: pa.ChunkedArray, reading: Callable[[list[Any]], Any], missing:
     return np.array([*(reading(values) if values else []), missing])[np.asarray(coded.indices.fill_null(-1))]
 
 
-def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
+def _asked(log: Table, problem: Inventory) -> pa.Table:
     """Ask the engine for the columns of rows, under names of our own."""
     columns, rows = log.columns, log.rows
     asked: dict[str, ir.Value] = {"week": rows[columns.trajectory], "step": rows[columns.step].cast("float64")}
-    if since is not None:
-        asked["since"] = rows[since]
     for part in PARTS:
         asked |= {f"{part} {i}": rows[name].cast("float64") for i, name in enumerate(getattr(columns, part))}
     if columns.coordinate is not None:
@@ -89,23 +74,16 @@ def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
     for i, name in enumerate(problem.labels.names):
         asked[f"label {i}"] = comparable(rows[columns.labels[name]], problem.labels, name)
     if log.facts.has_coordinates and set(EXPLAINED) <= set(rows.columns):
-        asked |= {name: rows[name] for name in EXPLAINED}
+        asked |= {name: rows[name] for name in ("shop", "monday")}
     return answer(rows.select(**asked))
 
 
-def read_weeks(
-    log: Table, problem: Inventory, since: str | None = None, by: str | None = None, period: Period | None = None
-) -> Weeks:
-    """All weeks of a log. Chosen are those of the period, and from `since` on in the column `by` (the id, if left out).
-
-    `since` is a date, a number or a text. Of an id that holds a date, as 'shop 7, week of 2025-03-03', the date counts.
-    """
-    if by is not None and by not in log.rows.columns:
-        raise ValueError(f"--by names a column that the log does not have: {by!r}")
+def read_weeks(log: Table, problem: Inventory, since: str | None = None, period: Period | None = None) -> Weeks:
+    """All weeks of a log. Chosen are those of the period, and those whose id is `since` or later."""
     for name in problem.labels.names:
         if name not in log.facts.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
-    table = _asked(log, problem, since and (by or log.columns.trajectory))
+    table = _asked(log, problem)
     horizon, products = problem.horizon, problem.products
     # A row of a wide table shows all products, and becomes as many.
     shown = 1 if log.facts.has_coordinates else products
@@ -136,11 +114,6 @@ def read_weeks(
         array[of_week] = values[known]
         return array
 
-    def in_every_row(held: BoolArray) -> BoolArray:
-        """Of which weeks no row fails."""
-        failing = np.bincount(week[known & ~held], minlength=shape[0])
-        return np.asarray(of_weeks(np.ones_like(held), missing=False) & (failing == 0))
-
     amounts = {}
     for part in PARTS:
         if names := getattr(log.columns, part):
@@ -165,39 +138,29 @@ def read_weeks(
         if problem.censored:
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
-    twice = shut = np.zeros(shape, dtype=bool)
     chosen = np.ones(shape[0], dtype=bool)
     shop = number_of_week = np.zeros(shape[0], dtype=np.int64)
     if since is not None:
-        chosen &= in_every_row(read("since", lambda values: _not_before(values, since), False))
-    if "why" in table.column_names:  # of a sales export
-        twice, shut = (
-            laid_out(pc.equal(table["why"], why).fill_null(False).to_numpy(), False) for why in (TWICE, SHUT)
-        )
+        chosen &= of_weeks(read("week", lambda values: _not_before(values, since), False), False)
+    if "monday" in table.column_names:  # of a sales export
         shop = of_weeks(read("shop", lambda shops: range(len(shops)), 0), 0)
         number_of_week = of_weeks(read("monday", lambda days: [day.toordinal() // 7 for day in days], 0), 0)
         if period is not None:
-            chosen &= in_every_row(read("monday", lambda days: [period.holds(str(day)) for day in days], False))
-    broken = [(seen > 1) | twice, shut, (seen == 1) & ~number, seen == 0, ~fits, cells < 0, ~scaled]
-    why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
-    return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)
+            chosen &= of_weeks(read("monday", lambda days: [period.holds(str(day)) for day in days], False), False)
+    usable = ((seen == 1) & number & fits & (cells >= 0) & scaled).all(axis=1)
+    return Weeks(opening, level, left, sold, scale, cells, usable, chosen, shop, number_of_week)
 
 
-def _not_before(values: list[Any], since: str) -> list[bool]:
-    """Which values are at least `since`."""
+def _not_before(ids: list[Any], since: str) -> list[bool]:
+    """Which ids are at least `since`: by the date in them (shop 7, week of 2025-03-03), as numbers, or as text."""
     if ISO_DATE.fullmatch(since):
-        date.fromisoformat(since)
-        dates = [ISO_DATE.search(str(value)) for value in values]
-        if not any(dates):
-            raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
+        dates = [ISO_DATE.search(str(name)) for name in ids]
         return [match is not None and match.group() >= since for match in dates]
     try:
         # Every column of a CSV file is text, and "9" is no later than "40".
-        return list(np.array(values, dtype=np.float64) >= float(since))
+        return list(np.array(ids, dtype=np.float64) >= float(since))
     except (TypeError, ValueError):
-        if any(isinstance(value, int | float) for value in values):
-            raise ValueError(f"--from must be a number, as its column is, got {since!r}") from None
-        return [str(value) >= since for value in values]
+        return [str(name) >= since for name in ids]
 
 
 @dataclass(frozen=True)
@@ -230,11 +193,9 @@ class Backtest:
     weeks: int  # those of which at least one product is replayed
     complete: int  # those of which every product is
     left_out: int  # the others that were asked for
-    reasons: dict[str, int]  # products of weeks that are not replayed
     ran_empty: float  # share of days and products
     scale: str  # which one the policy ordered by, in words
     products: list[Replayed]
-    called: str = "trajectories"
 
     @property
     def in_all(self) -> Replayed:
@@ -255,14 +216,14 @@ class Backtest:
             verdict = "not cheaper by the estimate"
         share = f"{changes[1] / shops[1]:+.1%}" if shops[1] > 0 else "n/a"
         return (
-            f"In these {self.weeks:,} {self.called} the policy would have been {verdict}: {changes[1]:+,.1f} a week "
+            f"In these {self.weeks:,} weeks the policy would have been {verdict}: {changes[1]:+,.1f} a week "
             f"({share}) by the estimate, between {low:+,.1f} and {high:+,.1f}."
         )
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
         rows = [asdict(part) | {"change": part.change} for part in (*self.products, self.in_all)]
-        known = {name: fact for name, fact in vars(self).items() if name not in ("products", "called")}
+        known = {name: fact for name, fact in vars(self).items() if name != "products"}
         return {"notice": EYES_ONLY, **known, "scenarios": SCENARIOS, "costs": rows, "in_words": self.in_words}
 
 
@@ -270,7 +231,6 @@ def replay_policy(
     policy: Policy,
     weeks: Weeks,
     remade: SameWeekday | None = None,
-    called: str = "trajectories",
     progress: Callable[[float], object] = lambda share: None,
 ) -> Backtest:
     """Let the policy order from the opening stock of every week on, and compare."""
@@ -278,15 +238,12 @@ def replay_policy(
     if policy.guarantee.scaled != (weeks.scale is not None):
         had = "with" if policy.guarantee.scaled else "without"
         raise ValueError(f"the policy was learned {had} a scale, and the log is otherwise: use the file it came from")
-    used = (weeks.why == 0) & weeks.chosen[:, None]
+    used = weeks.usable & weeks.chosen[:, None]
     if not isinstance(policy.rule, Levels):
         # Such a rule may look at all products at once.
         used &= used.all(axis=1, keepdims=True)
-    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:].tolist()
-    reasons = {reason: count for reason, count in zip(LEFT_OUT, counts, strict=True) if count}
     if not used.any():
-        most = f": most often, {max(reasons, key=lambda reason: reasons[reason])}" if reasons else ""
-        raise ValueError(f"no complete trajectory that [period] or --from chooses is left{most}; run poolrl check")
+        raise ValueError("no complete trajectory that [period] or --from chooses is left; run poolrl check")
     kept = np.flatnonzero(used.any(axis=1))
     own = used[kept, None]
     cells = np.where(own, weeks.cells[kept], 0)
@@ -308,7 +265,7 @@ def replay_policy(
     scaled = "none" if weeks.scale is None else RECORDED if remade is None else REMADE
     complete, left_out = int(used.all(axis=1).sum()), int(weeks.chosen.sum()) - len(kept)
     ran_empty = float(empty.sum() / (used.sum() * problem.horizon))
-    return Backtest(len(kept), complete, left_out, reasons, ran_empty, scaled, products, called)
+    return Backtest(len(kept), complete, left_out, ran_empty, scaled, products)
 
 
 def _demands(policy: Policy, sold: FloatArray, empty: BoolArray, unit: FloatArray, cells: IntArray) -> list[FloatArray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -138,9 +138,8 @@ class BudgetStudy:
 
     @property
     def units_needed(self) -> int | None:
-        """How many units bring the worst family within reach, in two digits; None if no size that was tried does."""
-        needed = units_needed([(line.units, line.worst) for line in self.by_size], self.within)
-        return None if needed is None else _two_digits(needed)
+        """The first size that brings the worst family within reach; None if no size that was tried does."""
+        return next((line.units for line in self.by_size if line.worst <= self.within), None)
 
     @property
     def chosen(self) -> StudyLine:
@@ -235,24 +234,6 @@ def assumptions(config: Config) -> Iterator[str]:
         )
 
 
-def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:
-    """Where the gap, linear between sizes on logarithmic axes, first falls to the target; None if it never does."""
-    for (size, gap), (larger, smaller) in pairwise(gaps):
-        if gap <= target:
-            return float(size)
-        if smaller <= target:
-            tiny = 1e-12
-            part = np.log(gap / target) / np.log(max(gap, tiny) / max(smaller, tiny))
-            return float(size * (larger / size) ** part)
-    return float(gaps[-1][0]) if gaps and gaps[-1][1] <= target else None
-
-
 def _most_units(problem: OutcomeProblem, per_unit: int) -> int:
     """The largest log that can be simulated here."""
     return max(1, LARGEST_LOG // (problem.horizon * problem.outcome_dim * per_unit))
-
-
-def _two_digits(number: float) -> int:
-    """Rounded up to two digits: a prediction has no more."""
-    scale = 10 ** max(0, int(np.floor(np.log10(number))) - 1)
-    return int(np.ceil(number / scale) * scale)

@@ -6,14 +6,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# Delimiters that a file may have, for a hint.
-DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}
 NAMES = tomllib.loads((Path(__file__).parent / "assets" / "names.toml").read_text("utf-8"))
 MEANINGS: dict[str, str] = NAMES["sales"]
 # Of these the labels, whose values a person must declare.
 LABEL_MEANINGS = ("promotion", "holiday")
-# A table of what is on the shelves.
-STOCK_MEANINGS: dict[str, str] = NAMES["stocks"] | {"product": MEANINGS["product"], "stock": MEANINGS["opening"]}
 
 
 def weekday_named(word: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Tables of decisions: CSV or Parquet files of questions, answered row by row, and all decisions for a spreadsheet.
+"""Tables of decisions: CSV files of questions, answered row by row, and all decisions for a spreadsheet.
 
 A question is about one product of a shop, or about a state by its names; other columns stay as they are. A column is
 read as a whole, and only if that fails cell by cell, to name the line.
@@ -13,8 +13,7 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Problem
-from poolrl.workflow.column_names import DELIMITERS, MEANINGS, meanings_of
 from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan, refuse_rows
 from poolrl.workflow.trades.trade import trade_of
 
@@ -43,7 +41,7 @@ CELLS_AT_ONCE = 400_000
 LARGEST_ROUNDED = 1e9
 COMMA_IS_POINT = str.maketrans({",": ".", ".": "?"})
 # The cells of columns, by their names.
-Cells = Mapping[str, Sequence[Any]]
+Cells = Mapping[str, Sequence[str]]
 ORDERS_FILE = "orders.csv"
 # Spreadsheets read UTF-8 only with this mark, and take text that begins with one of these signs for a formula.
 BYTE_ORDER_MARK = "\ufeff"
@@ -66,17 +64,14 @@ def open_desk(path: Path, problem: Problem | None = None) -> Desk:
 
 @dataclass
 class QuestionTable:
-    """The columns of a table by their meaning, and how many rows had a label value that was not declared."""
+    """The columns of a table by their meaning."""
 
     desk: Desk
     delimiter: str = PLAIN[0]  # between the cells of a CSV file
     decimal: str = PLAIN[1]  # before its decimals
-    packs: FloatArray | None = None  # (products,), by the command line
     whole: bool = False
     header: Sequence[str] = ()
     at_once: int = 1  # rows that are answered together
-    rows: int = 0
-    undeclared: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0 ' or self.delimiter.isalnum():
@@ -98,37 +93,23 @@ class QuestionTable:
         if missing := [name for name in self.desk.needed if not self.has(name)]:
             declared = self.desk.names.columns.get(missing[0], missing[0])
             or_declared = f" or {declared!r}" if declared != missing[0] else ""
-            others = [sign for sign in DELIMITERS if sign != self.delimiter and sign in "".join(self.header)]
-            hint = f" (is the delimiter another one? Give --delimiter {DELIMITERS[others[0]]})" if others else ""
+            hint = " (is the delimiter another one? Give --delimiter)" if len(self.header) == 1 else ""
             raise ValueError(f"must have one column {missing[0]!r}{or_declared}{hint}: {', '.join(self.desk.needed)}")
         if not set(self.header).isdisjoint(self.desk.answered):
             raise ValueError(f"has answers already: columns {', '.join(self.desk.answered)}")
-        if self.packs is not None and self.has("pack"):
-            raise ValueError("has a column for packs: leave out --packs, or the column")
 
-    @cached_property
-    def called(self) -> dict[str, str]:
-        """The name of each column in this table. Names of the log come first, then our own, then their synonyms."""
-        labels = self.desk.labels.names
-        exact = {name: name for name in [*labels, *([] if self.desk.by_product else self.desk.names.products)]}
-        exact |= {meaning: name for meaning, name in self.desk.names.columns.items() if name in self.header}
-        missing = [name for name in labels if exact[name] not in self.header]
-        # A label may be called by any word that means the same in a sales export.
-        likely = {name: MEANINGS[known] for known, found in meanings_of(missing).items() for name in found}
-        others = [name for name in self.header if name not in exact.values()]
-        meanings = {meaning: words for meaning, words in self.desk.meanings.items() if meaning not in exact} | likely
-        return exact | {
-            meaning: names[0] if len(names) == 1 and meaning not in names else meaning
-            for meaning, names in meanings_of(others, meanings).items()
-        }
+    def called(self, meaning: str) -> str:
+        """The name of a column in this table: that of the log, as poolrl.toml declares it, or our own."""
+        declared = self.desk.names.columns.get(meaning, meaning)
+        return declared if declared in self.header else meaning
 
     def has(self, meaning: str) -> bool:
         """Whether there is such a column."""
-        return self.called.get(meaning) in self.header
+        return self.called(meaning) in self.header
 
-    def answer(self, cells: Cells, lines: Sequence[int]) -> list[Any]:
-        """The columns of answers to some rows. `lines` are their numbers, for messages."""
-        desk, rows = self.desk, len(lines)
+    def answer(self, cells: Cells, rows: int) -> list[Any]:
+        """The columns of answers to some rows."""
+        desk = self.desk
         step = self._words(cells, "step") if self.has("step") else np.zeros(rows, dtype=np.int64)
         places = [self._words(cells, name) for name in desk.labels.names]
         product = self._words(cells, "product") if desk.by_product else None
@@ -136,9 +117,9 @@ class QuestionTable:
         for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
             state[:, i] = self._amounts(cells, name, f"the {name}")
         scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
-        pack = self._amounts(cells, "pack", "pack", positive=True)[:, None] if self.has("pack") else None
-        if self.packs is not None:
-            pack = self.packs[product, None]
+        pack = None
+        if "packs" in desk.takes and self.has("pack"):
+            pack = self._amounts(cells, "pack", "pack", positive=True)[:, None]
         empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
         known = np.stack(places, axis=1) if places else empty
         asked = Questions(step, known, state, scale, pack, product)
@@ -148,24 +129,11 @@ class QuestionTable:
                 small = np.abs(amounts[:, 0]) < LARGEST_ROUNDED
                 rounded = np.round(amounts[:, 0], self.desk.decimals) + 0.0  # no number is minus zero
                 answers[name] = np.where(small, rounded, amounts[:, 0])
-        self.rows += len(lines)
-        for i, (name, size) in enumerate(zip(self.desk.labels.names, self.desk.labels.shape, strict=True)):
-            if (new := asked.places[:, i] == size).any():
-                count, first = self.undeclared.get(name, (0, lines[int(new.argmax())]))
-                self.undeclared[name] = (count + int(new.sum()), first)
         return list(answers.values())
-
-    def notes(self, line: str) -> list[str]:
-        """One sentence for each label of which rows had a new value."""
-        return [
-            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in {line} {first}): they "
-            "got the population's levels"
-            for name, (count, first) in self.undeclared.items()
-        ]
 
     def _words(self, cells: Cells, name: str) -> IntArray:
         """What the words of a column mean, each looked up once."""
-        words, desk, numbers = cells[self.called[name]], self.desk, {}
+        words, desk, numbers = cells[self.called(name)], self.desk, {}
         try:
             for word in dict.fromkeys(words):
                 if name not in desk.labels.names:
@@ -174,34 +142,20 @@ class QuestionTable:
                     numbers[word] = desk.place(name, self._number_text(word) if desk.has_numbers(name) else word)
         except ValueError as error:
             raise RowRefusedError(words.index(word), str(error)) from None
-        except TypeError:  # a list has no number among words
-            raise RowRefusedError(0, f"{name} must be a word or a number") from None
         return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=len(words))
 
     def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
-        texts = cells[self.called[name]]
-        numbers = texts if self.decimal == "." else list(map(self._number_text, texts))
-        try:
-            amounts = np.array(list(map(float, numbers)))
-        except (TypeError, ValueError, OverflowError):
-            amounts = np.array(list(map(number_or_nan, numbers)))
-        if not (good := np.isfinite(amounts)).all():
-            row = int(good.argmin())
-            cell, why = texts[row], "must be a finite number"
-            if cell is None or not str(cell).strip():
-                why = "is missing"
-            elif self.decimal == "." and "," in str(cell):
-                why += "; is the comma a decimal comma? Then give --decimal ','"
-            elif self.decimal == "," and "." in str(cell):
-                why += " with a decimal comma, and without points"
-            raise RowRefusedError(row, f"{words} {why}")
+        texts = cells[self.called(name)]
+        amounts = np.array([number_or_nan(self._number_text(text)) for text in texts])
+        wrong = f"{words} must be a finite number, with {self.decimal!r} before its decimals (--decimal)"
+        refuse_rows(~np.isfinite(amounts), wrong)
         if positive:
             refuse_rows(amounts <= 0, f"{words} must be positive")
         return amounts
 
-    def _number_text(self, cell: Any) -> Any:
+    def _number_text(self, cell: str) -> str:
         """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
-        return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
+        return cell.translate(COMMA_IS_POINT) if self.decimal == "," else cell
 
 
 def decide_table(
@@ -212,18 +166,13 @@ def decide_table(
     delimiter: str = PLAIN[0],
     decimal: str = PLAIN[1],
     whole: bool = False,
-    packs: str | None = None,
-) -> list[str]:
-    """Answer every row of a CSV or Parquet file. Returns notes, in words, for the person who asked."""
-    table = QuestionTable(desk, delimiter, decimal, None if packs is None else desk.packs(packs), whole)
-    return (_decide_parquet if source.suffix.lower() == ".parquet" else _decide_csv)(table, source, out)
-
-
-def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
+) -> None:
+    """Answer every row of a CSV file."""
+    table = QuestionTable(desk, delimiter, decimal, whole)
     read = 0 if source == PIPE else source
     with (
         open(read, encoding="utf-8-sig", newline="", closefd=source != PIPE) as file,
-        _answers_to(out, source, mode="x", encoding="utf-8", newline="") as answers,
+        _answers_to(out, source) as answers,
     ):
         # Strict: a quote that is not closed would swallow the lines after it.
         rows, line = csv.reader(file, delimiter=table.delimiter, strict=True), 1
@@ -242,7 +191,7 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
                 line = lines[-1]
                 columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
                 with _said_of(f"{source}, line", lines):
-                    added = table.answer(columns, lines)
+                    added = table.answer(columns, len(batch))
                 shown = []
                 for column in added:
                     if not isinstance(column, list):  # amounts as text shows them: whole ones without a point
@@ -251,40 +200,9 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
                     shown.append(column)
                 writer.writerows([*row, *more] for row, *more in zip(batch, *shown, strict=True))
         except csv.Error as error:
-            after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
-            raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
+            raise ValueError(f"{source}, line {rows.line_num}: {error}; the last good line is {line}") from None
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
-    return table.notes("line")
-
-
-def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if out is None or (table.delimiter, table.decimal) != PLAIN:
-        raise ValueError("a Parquet file is answered by one: give --out FILE.parquet, no --delimiter and no --decimal")
-    try:
-        with pq.ParquetFile(source) as file, _answers_to(out, source, mode="xb") as answers:
-            schema = file.schema_arrow
-            with _said_of(f"{source}"):
-                table.begin(schema.names)
-            used = {table.called[name] for name in (*table.desk.needed, "step", "pack") if table.has(name)}
-            kinds = [pa.string() if name == "basis" else pa.float64() for name in table.desk.answered]
-            for name, kind in zip(table.desk.answered, kinds, strict=True):
-                schema = schema.append(pa.field(name, kind))
-            with pq.ParquetWriter(answers, schema) as writer:
-                for batch in file.iter_batches(table.at_once):
-                    lines = range(table.rows + 1, table.rows + 1 + len(batch))
-                    with _said_of(f"{source}, row", lines):
-                        added = table.answer({name: batch[name].to_pylist() for name in used}, lines)
-                    arrays = map(pa.array, added, kinds)
-                    writer.write_batch(pa.record_batch([*batch.columns, *arrays], schema=schema))
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        if getattr(error, "errno", None):  # of the machine, and not of the file's content
-            raise
-        raise ValueError(f"{source} is not a Parquet file that can be read") from None
-    return table.notes("row")
 
 
 @contextmanager
@@ -299,7 +217,7 @@ def _said_of(where: str, lines: Sequence[int] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def _answers_to(out: Path | None, source: Path, **form: Any) -> Iterator[IO[Any]]:
+def _answers_to(out: Path | None, source: Path) -> Iterator[IO[str]]:
     """Standard output, or a file that appears when everything is answered."""
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -315,7 +233,7 @@ def _answers_to(out: Path | None, source: Path, **form: Any) -> Iterator[IO[Any]
     # A name that nobody can have taken, nor made a link of.
     part = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
     try:
-        with open(part, **form) as file:
+        with open(part, mode="x", encoding="utf-8", newline="") as file:
             yield file
         os.replace(part, out)
     except BaseException:

@@ -18,7 +18,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, nearest
 from poolrl.learning.policy import Levels, Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
-from poolrl.workflow.column_names import STOCK_MEANINGS, weekday_named
+from poolrl.workflow.column_names import weekday_named
 from poolrl.workflow.trades.trade import trade_of
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Desk(ABC):
     def __init__(self, names: Names, labels: Labels, answered: list[str], *, scaled: bool = False) -> None:
         self.names, self.labels, self.answered, self.scaled = names, labels, answered, scaled
         self.initial: FloatArray = np.zeros(len(names.products))
-        # The columns that say the state, and what columns may be called beside labels and states.
-        self.asked, self.meanings = ["product", "stock"], STOCK_MEANINGS
+        # The columns that say the state.
+        self.asked = ["product", "stock"]
         self._numbers = {name: number for number, name in enumerate(names.products)}
         self._places: dict[str, dict[LabelValue, int]] = {
             name: {_spelling(value, numbers=self.has_numbers(name)): place for place, value in enumerate(values)}
@@ -129,30 +129,29 @@ class Desk(ABC):
             coming=np.array([later]) if later else None,
         )
 
-    def step(self, name: Any) -> int:
-        """A step by its name, by its number in the log, or by its name in small letters."""
-        text, steps = _as_text(name), self.names.steps
+    def step(self, name: str) -> int:
+        """A step by its name, by its number in the log, or by another name of a day of the week."""
+        text, steps = name.strip(), self.names.steps
         numbers = [str(self.names.first_step + number) for number in range(len(steps))]
-        lowered = [step.lower() for step in steps]
-        for known, word in ((steps, text), (numbers, text), (lowered, text.lower()), (steps, weekday_named(text))):
+        for known, word in ((steps, text), (numbers, text), (steps, weekday_named(text))):
             if known.count(word or "") == 1:
                 return known.index(word or "")
         raise ValueError(f"there is no step {text!r}; {nearest(text, [*steps, f'{numbers[0]} to {numbers[-1]}'])}")
 
-    def product(self, name: Any) -> int:
+    def product(self, name: str) -> int:
         """A product, or a coordinate of the state, by its name."""
-        text, called = _as_text(name), "product" if self.by_product else "state"
+        text, called = name.strip(), "product" if self.by_product else "state"
         if text in self._numbers:
             return self._numbers[text]
         raise ValueError(f"there is no {called} {text!r}; {nearest(text, self.names.products)}")
 
-    def place(self, label: str, value: Any) -> int:
+    def place(self, label: str, value: str) -> int:
         """The place of a value among the declared ones of a label. A value that was not declared comes after the last.
 
         Text may differ in case, as no two declared values do. A missing value is refused: it is not a new shop.
         """
         places = self._places[label]
-        if value is None or value != value or not str(value).strip():
+        if not value.strip():
             raise ValueError(f"{label} is missing: answers differ by {label}")
         return places.get(_spelling(value, numbers=self.has_numbers(label)), len(places))
 
@@ -261,7 +260,6 @@ class PlanDesk(Desk):
     def __init__(self, plan: SavedPlan) -> None:
         super().__init__(plan.names, plan.labels, ["order"])
         self.plan, self.coming = plan, max(plan.lead_time - 1, 0)
-        self.meanings = {name: words for name, words in self.meanings.items() if name != "pack"}
         if self.coming:
             self.together = "this plan asks what is coming: ask it with --step and --coming"
         elif isinstance(plan.rule, list) and not plan.lead_time:
@@ -307,8 +305,6 @@ class StateDesk(Desk):
         self.policy, self.initial = policy, problem.initial_state
         # Where only one state leaves something to decide, nobody has to say it.
         self.asked = [] if problem.ended(problem.state_high - 1.0) else self.names.products
-        steps = f"{STOCK_MEANINGS['step']}, {words.step}"
-        self.meanings = {"step": steps, "scale": STOCK_MEANINGS["scale"]}
 
     def answer(self, asked: Questions, *, whole: bool = False) -> Answers:
         """What `Policy.act` decides in every row, in the units of the scale."""
@@ -374,11 +370,11 @@ def pairs_from_text(text: str | None, what: str) -> dict[str, str]:
     raise ValueError(f"--{what} must be pairs, for example {'bread=12,milk=6' if what == 'packs' else 'shop=7'}")
 
 
-def number_or_nan(value: Any) -> float:
+def number_or_nan(value: LabelValue) -> float:
     """A number; NaN where there is no number."""
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return math.nan
 
 
@@ -401,14 +397,9 @@ def _amount(what: str, text: str, *, positive: bool) -> float:
     return number
 
 
-def _as_text(value: Any) -> str:
-    """A name as text. Some tables hold the number 7 as 7.0."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-
-
-def _spelling(value: Any, *, numbers: bool) -> LabelValue:
+def _spelling(value: LabelValue, *, numbers: bool) -> LabelValue:
     """One form for all spellings of a value; a text that is no declared number stays a text."""
     if not numbers:
-        return _as_text(value).casefold()
+        return str(value).strip().casefold()
     number = number_or_nan(value)
     return str(value) if math.isnan(number) else number

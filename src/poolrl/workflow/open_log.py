@@ -1,6 +1,6 @@
 """From a configuration to the log it speaks of, which stays where it lies."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -25,15 +25,14 @@ def open_log(
     *,
     explained: bool = False,
     every_period: bool = False,
-    also: Sequence[str] = (),
 ) -> Iterator[Table]:
     """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there.
 
-    For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
-    columns of the table by name, and `every_period` keeps rows outside [period].
+    For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, and
+    `every_period` keeps rows outside [period].
     """
     config, explains = file.config, explained and file.config.sales is not None
-    query, also = config.query(explained=explained), [*also, *(EXPLAINED if explains else ())]
+    query, also = config.query(explained=explained), EXPLAINED if explains else ()
     with open_query(file, query, config.columns(), also=also, before_rows=before_rows) as opened:
         yield as_table(config, opened, every_period=every_period)
 

@@ -28,10 +28,8 @@ from poolrl.certificate.certificate import seen_in
 from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
 from poolrl.certificate.release_files import CERTIFIED, PAGE, TREES
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.learning.by_count import tried_range
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.levels import costs_of_levels, unsettled_levels
-from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
@@ -44,12 +42,8 @@ from poolrl.workflow.trades.trade import PageTable, TradePage, trade_of
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
 
-# A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
-LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
-MOST_CURVE_POINTS = 120
-# What if a cost is another one? Plans of more decisions are made by `poolrl replan`, and not three times for a page.
-OTHER_COSTS = (("half", 0.5), ("twice", 2.0), ("five times", 5.0))
-MOST_PLANNED_AGAIN = 10_000
+# A page of more label cells would be no page any more.
+SHOWN_CELLS = 60
 # The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
 # Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
@@ -59,8 +53,8 @@ LARGEST = 2**16 - 1
 DEMAND_SHARES = (0.1, 0.9)
 # Marks of a level: past orders seldom went as far, and orders were never let go further.
 SELDOM_TRIED, NEVER_TRIED_MORE = 1, 2
-# Without a script, a table of this many numbers at most; and of the products whose demand was hidden, the first.
-MOST_PLAIN_NUMBERS, MOST_HIDDEN = 12_000, 20
+# Of the products whose demand was hidden, the first.
+MOST_HIDDEN = 20
 
 
 def draw_page(release: Released, console: Console) -> Forecast:
@@ -98,10 +92,8 @@ def release_page(release: Released, forecast: Forecast) -> str:
         (text, "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
         for text in (loader.get_source(environment, name)[0] for name in files)
     )
-    text = certificate.canonical().decode()
     return environment.get_template("page.html").render(
         certificate=certificate,
-        certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
         page=page,
         trade=trade,
         words=trade.words,
@@ -109,8 +101,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         labels=policy.problem.labels.names,
         scale=scale_in_words(policy),
         forecast=forecast,
-        # Where noise hides the model, nothing is said of other costs.
-        what_if=None if forecast.warning else what_if_table(policy),
         whose=whose(certificate),
         rho=f"{float(Fraction(seen.rho)):g}",
         epsilon=rounded_up(seen.epsilon["1e-06"]),
@@ -122,33 +112,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
     )
 
 
-def what_if_table(policy: Policy) -> PageTable | None:
-    """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read.
-
-    Each row says by how much the typical decision would move, and what planning again would bring.
-    """
-    model, trade, before = PrivateModel.of(policy), trade_of(policy.problem), decisions_of(policy)
-    words, facts, rows = trade.words, model.problem.facts(), []
-    changed = [name for name in trade.cost_words if np.any(facts[name])] if before.size <= MOST_PLANNED_AGAIN else []
-    for name, (times, factor) in product(changed, OTHER_COSTS):
-        try:
-            other = model.problem.changed(**{name: np.asarray(facts[name]) * factor})
-        except ValueError:  # five times a worth may be more than anybody may pay
-            continue
-        plan = model.plan(other)
-        ratios = decisions_of(plan)[before > 0] / before[before > 0]
-        move = float(np.median(ratios)) - 1 if ratios.size else 0.0
-        moved = "as they are" if abs(move) < 0.005 else f"{abs(move):.0%} {'higher' if move > 0 else 'lower'}"
-        kept, planned = trade.cost_by_model(policy, other), trade.cost_by_model(plan, other)
-        # Costs are compared as shares. Earnings may be zero, or a loss.
-        share = 1 - planned / kept if kept > 0 else 0.0
-        gained = money(max(kept - planned, 0.0)) if trade.earns else f"{max(share, 0.0):.1%}"
-        rows.append([f"{trade.cost_words[name]} {times} as much", moved, gained])
-    gain = f"earned more in a {words.trajectory}" if trade.earns else "saved"
-    header = "if ...", f"{words.decisions} become", f"{gain} by planning again"
-    return PageTable(header, rows, "Other costs") if rows else None
-
-
 def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
     """A page that follows from a problem's declarations: a table of decisions for each label cell."""
     more = policy.problem.labels.count - SHOWN_CELLS
@@ -156,7 +119,7 @@ def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
 
 
 def _cell_tables(policy: Policy) -> Iterator[PageTable]:
-    """For each label cell its decisions by state and step, and the picture of what they rest on."""
+    """For each label cell its decisions by state and step."""
     words, names, labels = trade_of(policy.problem).words, policy.names, policy.problem.labels
     states, decisions = shown_states(policy), decisions_of(policy)
     for cell, values in enumerate(islice(product(*labels.values), SHOWN_CELLS)):
@@ -168,35 +131,7 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
             rows,
             f"{words.decisions.capitalize()} by {' and '.join(names.products)} and {words.step}",
             ", ".join(f"{name} {value}" for name, value in zip(labels.names, values, strict=True)),
-            _picture(policy, cell, table[:, 0, 0].tolist()) if cell < MOST_PICTURES and table.shape[-1] == 1 else None,
         )
-
-
-def _picture(policy: Policy, cell: int, decisions: list[float]) -> dict[str, Any]:
-    """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
-    model = PrivateModel.of(policy)
-    problem, outcomes = model.problem, model.outcomes
-    laws, at = outcomes.by_cell
-    weights, points = laws[cell, 0, 0], at[cell, 0]
-    end, top = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0]), float(points[-1])
-    low, high = (end, top) if outcomes.higher else (0.0, end)
-    if 0 in problem.current_status:
-        # Only the side is known, and only at amounts that were tried.
-        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0].tolist()
-    shown = slice(None, None, max(1, len(points) // MOST_CURVE_POINTS))
-    reached = 1 - np.cumsum(weights) / weights.sum()
-    # 1, 2 or 5 times a power of ten, at least a fifth of the axis.
-    rough = max(top / 5, 1e-9)
-    power = 10 ** math.floor(math.log10(rough))
-    step = float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
-    return {
-        "name": f"law-{cell}",
-        "top": top,  # the end of the axis
-        "ticks": np.arange(0.0, top + step / 1e6, step).tolist(),
-        "curve": [*zip(points[shown].tolist(), reached[shown].tolist(), strict=True)],
-        "seen": (min(max(low, 0.0), top), min(max(high, 0.0), top)),
-        "decisions": decisions,
-    }
 
 
 def shop_of(policy: Policy) -> tuple[Inventory, OutcomeDistribution]:
@@ -264,8 +199,7 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
     ]
     hides = problem.censored or not problem.boundary.everywhere
     hidden = _hidden(forecast.products, len(policy.names.steps)) if hides else None
-    table, left_out = _plain_table(policy, numbers)
-    return TradePage([table], left_out, numbers | {"scale": scale_in_words(policy), "costs": costs}, hidden)
+    return TradePage([], 0, numbers | {"scale": scale_in_words(policy), "costs": costs}, hidden)
 
 
 def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
@@ -283,25 +217,6 @@ def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
         ],
         f"Products whose demand was hidden{' most' if len(marked) > MOST_HIDDEN else ''}",
     )
-
-
-def _plain_table(policy: Policy, numbers: dict[str, Any]) -> tuple[PageTable, int]:
-    """The table for browsers without a script, at the first value of every other axis; how many rows it leaves out."""
-    axes, rows, steps = numbers["axes"], numbers["rows"], numbers["steps"]
-    levels = np.moveaxis(policy.levels, -2, -1)[tuple(slice(None) if i == rows else 0 for i in range(len(axes)))]
-    names, digits = axes[rows]["values"], numbers["digits"]
-    if rows < len(axes) - 1:
-        digits = [digits[0]] * len(names)
-    most = max(1, MOST_PLAIN_NUMBERS // len(steps))
-    shown = [
-        [name, *(f"{level:,.{max(places, 0)}f}" for level in np.round(row, places))]
-        for name, row, places in zip(names[:most], levels[: len(names)][:most], digits[:most], strict=True)
-    ]
-    others = ", ".join(
-        f"{axis['name']} {axis['values'][0]}" for i, axis in enumerate(axes) if i != rows and len(axis["values"]) > 1
-    )
-    caption = f"Order-up-to levels{f' for {others}' if others else ''}"
-    return PageTable([axes[rows]["name"], *steps], shown, caption), len(names) - len(shown)
 
 
 def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:

@@ -1,12 +1,9 @@
 """Next month: a period that no release has read is added to an earlier release. What it costs and changes."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +12,7 @@ from poolrl.certificate.release_files import TREES
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
-from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.policy import Policy
 from poolrl.learning.trees import observed_slots
 from poolrl.ledger.accounts import normal_name
 from poolrl.ledger.ledger import Ledger
@@ -29,9 +24,7 @@ from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_of
 from poolrl.workflow.verified import load_verified
 
-# A mean, or a spread, that changed by a smaller share is "as before".
-AS_BEFORE = 0.02
-# How many of the products, and of the decisions that moved, are explained.
+# How many outcomes are named.
 MOST_CHANGES = 5
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
@@ -121,63 +114,29 @@ class OutcomeNews:
     """The mean of an outcome: before, now and by the new period alone."""
 
     product: str  # what the outcome belongs to, or is called
+    outcome: str
     before: float
     after: float
     alone: float
     deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
-    spread_before: float = 0.0
-    spread_after: float = 0.0
-    outcome: str = "demand"
 
     @property
     def sigmas(self) -> float:
         """How far the new period is from what was known, in standard deviations of noise and sampling."""
         return abs(self.alone - self.before) / max(self.deviation, 1e-12)
 
-    @property
-    def own(self) -> str:
-        """What the new period says by itself."""
-        doubt = f"{self.deviation:.2g}" if self.deviation < 100 else f"{self.deviation:.0f}"
-        return f"the new period alone says {self.alone:.3g}, give or take {doubt}"
-
     def __str__(self) -> str:
-        news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
         mean = "mean" if self.outcome == self.product else f"mean {self.outcome}"
-        return f"{self.product}, all steps: {mean} {self.before:.3g} -> {self.after:.3g}; {self.own}, {news}."
+        doubt = f"{self.deviation:.2g}" if self.deviation < 100 else f"{self.deviation:.0f}"
+        explained = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
+        return (
+            f"{self.product}, all steps: {mean} {self.before:.3g} -> {self.after:.3g}; the new period alone says "
+            f"{self.alone:.3g}, give or take {doubt}, {explained}."
+        )
 
 
-@dataclass(frozen=True)
-class Moved:
-    """One decision: where it stands, what it was and is, the part of new costs, and the law of outcomes behind it."""
-
-    where: str
-    before: float
-    after: float
-    by_costs: float
-    law: OutcomeNews
-
-    def __str__(self) -> str:
-        rise = 100 * (self.after / self.before - 1) if self.before > 0 else math.inf
-        share = f" ({rise:+.0f}%)" if math.isfinite(rise) else ""
-        return f"{self.where}: {self.before:.4g} -> {self.after:.4g}{share}. {self._why()}"
-
-    def _why(self) -> str:
-        law, mean = self.law, f"The mean of {self.law.outcome}"
-        if abs(self.by_costs) > abs(self.after - self.before) / 2:
-            return f"New costs explain {self.by_costs:+.3g} of it."
-        if _differ(law.after, law.before):
-            verb = "rose" if law.after > law.before else "fell"
-            sure = "" if law.sigmas > SURE else ", which noise and chance can explain"
-            return f"{mean} {verb} from {law.before:.3g} to {law.after:.3g}: {law.own}{sure}."
-        if _differ(law.spread_after, law.spread_before):
-            more = "more" if law.spread_after > law.spread_before else "less"
-            varies = f"it varies {more}: by {law.spread_after:.3g}, not {law.spread_before:.3g}"
-            return f"{mean} is as before ({law.after:.3g}), but {varies}."
-        return f"{mean} is as before ({law.after:.3g}); {law.own}. A longer log makes its tail clearer."
-
-
-def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -> list[Moved]:
-    """Every decision of the new policy beside the old one, the one that moved most first."""
+def outcomes_that_changed(earlier: Released, made: Released, forgetting: float) -> list[OutcomeNews]:
+    """Every outcome over all steps and label cells, where noise is smaller than in one; the surest change first."""
     policy, problem, old, new = made.policy, made.policy.problem, earlier.policy.outcomes, made.policy.outcomes
     assert isinstance(problem, OutcomeProblem)
     assert old is not None
@@ -188,74 +147,27 @@ def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -
     # The earlier estimate has its own noise and chance: as much smaller as it rests on more.
     known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
     deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
-    laws = problem.labels.count, problem.horizon, problem.outcome_dim
-    tables = _mean(old), _mean(new), _mean(alone), deviation, _spread(old), _spread(new)
-    numbers = np.stack([table.reshape(laws) for table in tables], axis=-1)
+    # Laws count by how surely each is known, because the noise of a rare label would drown the others.
+    precision = 1 / np.maximum(deviation, 1e-12) ** 2
+    laws = tuple(range(precision.ndim - 1))
+    means = [np.average(_mean(each), axis=laws, weights=precision).tolist() for each in (old, new, alone)]
+    doubts = (1 / np.sqrt(precision.sum(axis=laws))).tolist()
     # What each outcome belongs to, and is called: a product and its demand, or the highest bids.
     words, many = trade_of(problem).words, problem.outcome_dim
     numbered = [words.outcome] if many == 1 else [f"{words.outcome} ({number})" for number in range(1, many + 1)]
     called = [(name, name) for name in (words.outcomes if len(words.outcomes) == many else numbered)]
     if problem.action_dim == many == len(policy.names.products) and len(shown_states(policy)) == 1:
         called = [(name, words.outcome) for name in policy.names.products]
-    news = {}
-    for law in np.ndindex(laws):
-        product_name, outcome = called[law[-1]]
-        facts: list[Any] = [product_name, *numbers[law].tolist(), outcome]
-        news[law] = OutcomeNews(*facts)
-    before, after = decisions_of(earlier.policy), decisions_of(policy)  # (cells, states, H, d)
-    by_costs = np.zeros_like(before)
-    if problem.facts() != earlier.policy.problem.facts():  # the old laws, planned with the costs of now
-        by_costs = decisions_of(PrivateModel.of(earlier.policy).plan(problem)) - before
-    # A decision has an outcome of its own, or rests on the one that changed most.
-    change = np.abs(numbers[..., 1] - numbers[..., 0])
-    changed = (change / np.maximum(numbers[..., 3], 1e-12)).argmax(axis=-1)
-    usual = np.maximum(np.abs(before).mean(axis=(0, 1, 2)), 1e-9)
-    places, moved = list(_places(policy)), []
-    for number in np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable"):
-        cell, _, step, decision = place = tuple(map(int, np.unravel_index(number, after.shape)))
-        own = decision if problem.action_dim == problem.outcome_dim else int(changed[cell, step])
-        was, is_now, paid = (float(part[place]) for part in (before, after, by_costs))
-        moved.append(Moved(places[number], was, is_now, paid, news[cell, step, own]))
-    return moved
+    news = [OutcomeNews(*name, *facts) for name, *facts in zip(called, *means, doubts, strict=True)]
+    return sorted(news, key=lambda each: -each.sigmas)
 
 
 def what_changed(earlier: Released, made: Released, forgetting: float) -> tuple[str, list[str], str]:
-    """How much moved, the largest changes, and which release to decide by, in words."""
-    moved = decisions_that_moved(earlier, made, forgetting)
-    news = by_product(moved)
+    """How much decisions moved, the surest changes of outcomes, and which release to decide by, in words."""
+    news = outcomes_that_changed(earlier, made, forgetting)
     called = trade_of(made.policy.problem).words.decisions
     sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), called)
-    changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
-    return sentence, changes, advice(news, made.trees.noise / earlier.trees.noise)
-
-
-def _places(policy: Policy) -> Iterator[str]:
-    """What each place of a table of decisions (cells, states, H, d) is called: labels, step, and product or state."""
-    labels, products, states = policy.problem.labels, policy.names.products, shown_states(policy)
-    word, decisions = trade_of(policy.problem).words.step, policy.problem.action_dim
-    steps = [f"{word} {name}" if name.isdecimal() else name for name in policy.names.steps]
-    by_product = len(states) == 1 and decisions == len(products)
-    for values, state, step, decision in product(product(*labels.values), states, steps, range(decisions)):
-        last = [products[decision]] if by_product else []
-        if len(states) > 1:
-            last = [f"{name} {value:g}" for name, value in zip(products, state, strict=True)]
-        cell = [f"{name} {value}" for name, value in zip(labels.names, values, strict=True)]
-        yield ", ".join([*cell, step, *last])
-
-
-def by_product(moved: list[Moved]) -> list[OutcomeNews]:
-    """Product by product, over all cells, where noise is smaller than in one; in the order of the decisions."""
-    products: dict[str, list[OutcomeNews]] = {}
-    for law in {id(each.law): each.law for each in moved}.values():
-        products.setdefault(law.product, []).append(law)
-    news = []
-    for name, laws in products.items():
-        # Cells count by how surely each is known, because the noise of a rare label would drown the others.
-        precision = np.array([1 / max(law.deviation, 1e-12) ** 2 for law in laws])
-        means = [(law.before, law.after, law.alone) for law in laws]
-        before, after, alone = np.average(means, axis=0, weights=precision).tolist()
-        news.append(OutcomeNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), outcome=laws[0].outcome))
-    return news
+    return sentence, [*map(str, news[:MOST_CHANGES])], advice(news, made.trees.noise / earlier.trees.noise)
 
 
 def advice(news: list[OutcomeNews], noise: float) -> str:
@@ -274,10 +186,6 @@ def advice(news: list[OutcomeNews], noise: float) -> str:
         f"{weighs} And noise and chance can explain all that changed: decide by the earlier one. The next update "
         "continues this one. Noise fades faster with longer periods, or with [period] forgetting nearer to 1."
     )
-
-
-def _differ(one: float, other: float) -> bool:
-    return abs(one - other) > AS_BEFORE * max(abs(one), abs(other), 1e-9)
 
 
 def _mean(outcomes: OutcomeDistribution) -> FloatArray:

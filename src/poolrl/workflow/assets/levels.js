@@ -1,6 +1,6 @@
 "use strict";
 // The table of levels, drawn from the numbers in the page. A row is a product, or a value of a label; the other axes
-// are picked. Without a script a plain table stands in its place.
+// are picked. Without a script the page names the file that has them.
 (() => {
   const SOME_ROWS = 100, MANY_STEPS = 8, NUMBERED_BARS = 14;
   const data = JSON.parse(document.getElementById("levels-data").textContent);

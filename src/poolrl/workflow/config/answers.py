@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
-from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
+from poolrl.workflow.column_names import LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
 from poolrl.workflow.config.sales import SAME_WEEKDAY
 from poolrl.workflow.config.sections import DATABASE_FILE, Key
@@ -20,8 +20,8 @@ from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
 BY_SALES = ("kind", "horizon", "steps", "source", "period_column")
-# Amounts that follow from each other, so that exports have some of them.
-STOCKS = ("opening", "delivery", "sales")
+# Signs that may stand between the fields of an export.
+DELIMITERS = (";", "\t", "|", ",")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
 # Signs that a shell or a list swallows.
@@ -126,19 +126,17 @@ class Interview:
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """The facts of a configuration; says all that is missing at once."""
-        wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
+        wanted = []
         for key in self.missing:
             flag = flag_of(key.flag)
             if key.section == "problem" and not self.trade.section.has_flags:
                 flag = f"--facts '{key.name}=...'"
             elif key.section == "sales" and self.header is not None:  # why the header did not answer
                 flag += f" ({' or '.join(self.header.columns.get(key.name, [])) or 'no name in the header tells'})"
-                if key.name in STOCKS:
-                    more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
-                    more += "first: docs/workflow.md shows how."
             wanted.append(flag)
         if wanted:
-            raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
+            needs = f"init needs {', '.join(wanted)} as well"
+            raise ValueError(f"{needs}; on a terminal it asks, and 'poolrl init --example' writes a table to try.")
         # A comma separates products here. But people whose export has decimal commas may mean one number.
         for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
             if ONE_COMMA.fullmatch(given := self._text(name)):

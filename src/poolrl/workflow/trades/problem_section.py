@@ -361,7 +361,7 @@ class DeclaredFacts(ProblemSection):
         problem, decision = self.posed, self.trade.words.decision
         actions = [decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
         names = *self.products, *actions, *(f"next {name}" for name in self.products), *problem.shows
-        return tuple(TableColumn(name, "a part of the row") for name in names)
+        return tuple(map(TableColumn, names))
 
     def _parts(self) -> list[tuple[str, ...]]:
         """The columns of `query` that hold states, actions and next states."""

@@ -28,13 +28,9 @@ from poolrl.workflow.trades.trade import trade_of
 FEW_PRODUCTS = 12
 # With more error than this, z would miss the weakest of the managers' logs.
 MOST_ERROR = 0.03
-REMEDY_OF_TABLE = (
-    "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that tells "
-    "shops apart a label"
-)
-REMEDY_OF_EXPORT = (
-    'give [sales] a scale, "same weekday, last 4 weeks" or a column with your forecast, with demand_max in multiples '
-    "of it, and [problem] labels for what managers know beforehand, such as the shop or a promotion"
+REMEDY = (
+    'give a scale (in [sales] "same weekday, last 4 weeks", or a column with your forecast), with demand_max in '
+    "multiples of it, and [problem] labels for what managers know beforehand, such as the shop or a promotion"
 )
 
 
@@ -259,7 +255,7 @@ def _some(names: list[str]) -> str:
 
 
 def empty_shelves(config: Config, log: Table) -> LogFinding:
-    """How often shelves ran empty, product by product if there are few of them."""
+    """How often shelves ran empty, product by product, the emptiest first."""
     problem = config.problem.posed
     if config.sales is None:
         named = zip(config.problem.products, _amounts(log, log.columns.next_states), problem.demand_max, strict=True)
@@ -270,12 +266,8 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
         by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
         by_name = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
     shares = [(name, by_name[name]) for name in config.problem.products if by_name.get(name) is not None]
-    if len(shares) <= FEW_PRODUCTS:
-        text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
-    else:
-        ranked = sorted(shares, key=lambda pair: pair[1])
-        (low, least), (_, middle), (high, most) = ranked[0], ranked[len(ranked) // 2], ranked[-1]
-        text = f"{least:.0%} ({low}) to {most:.0%} ({high}), {middle:.0%} in the middle of {len(ranked):,} products"
+    ranked = sorted(shares, key=lambda pair: -pair[1])
+    text = _some([f"{name} {share:.0%}" for name, share in ranked])
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
 
 
@@ -287,8 +279,7 @@ def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     except ValueError as error:
         return LogFinding(what, "good", f"could not be compared: {error}")
     seen = f"{advice_about_orders(tested)} (effect {tested.effect:+.2f}, z {tested.z:+.1f})"
-    remedy = REMEDY_OF_TABLE if file.config.sales is None else REMEDY_OF_EXPORT
-    mend = f"; {remedy}; then check again" if tested.flagged else ""
+    mend = f"; {REMEDY}; then check again" if tested.flagged else ""
     return LogFinding(what, "note" if tested.flagged else "good", f"{seen}{mend}")
 
 

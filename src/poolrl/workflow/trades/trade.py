@@ -56,10 +56,9 @@ _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column that people have in their tables, and why it is needed."""
+    """A column that people have in their tables."""
 
     name: str
-    why: str
     reads: Literal["number", "flag"] = "number"  # a flag is a word that means yes or no
     otherwise: str = ""  # SQL in its place, where a problem needs no such column and none is named
     spared: Callable[[Any], bool] = lambda problem: False  # of a problem: whether it needs no such column
@@ -83,7 +82,6 @@ class Words:
     earned: str = "reward"  # what a trajectory is judged by; more is better
     estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
     advice: str = "Do this in each state."  # what to do with a decision
-    costs: Mapping[str, str] = field(default_factory=dict)  # that may change: how a sentence about their size begins
     # Why each argument of the constructor is asked for.
     keys: Mapping[str, str] = field(default_factory=dict)
     # The columns of a table, and how states, actions and next states follow from it, as SQL in which {name} is a
@@ -110,16 +108,15 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     caption: str
     title: str = ""
-    picture: dict[str, Any] | None = None  # of an outcome's law (assets/pictures.svg)
 
 
 @dataclass(frozen=True)
 class TradePage:
     """What a trade shows of a policy; the words around it stand in the page's template (assets/page.html)."""
 
-    tables: Sequence[PageTable]  # of decisions
-    left_out: int  # how many rows, or combinations of labels, no table shows
-    levels: dict[str, Any] | None = None  # of a shop, for the script, which shows them in the place of the tables
+    tables: Sequence[PageTable]  # of decisions, where no script shows levels
+    left_out: int  # how many combinations of labels no table shows
+    levels: dict[str, Any] | None = None  # of a shop, for the script
     hidden: PageTable | None = None  # what empty shelves hid, if they did; it may have no rows
 
 
@@ -167,11 +164,6 @@ class Trade:
     def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
         self.kind, self.problem = kind, problem
         self.words: Words = getattr(problem, "words", Words()) if words is None else words
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """Of costs that may change, how a sentence about their size begins."""
-        return dict(self.words.costs) or {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
 
     @property
     def why_no_backtest(self) -> str:
