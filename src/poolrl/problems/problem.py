@@ -81,8 +81,7 @@ class Problem(ABC):
     shows: tuple[str, ...] = ()
     shown_low: FloatArray = np.zeros(0)
     shown_high: FloatArray = np.zeros(0)
-    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown. Steps
-    # are then rounds of a season: they share one law, none is idle, and decisions are named freely.
+    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
     counts_down: bool = False
     example: ClassVar[Mapping[str, Any]] = {}  # facts of a small one, to try things on
 
@@ -260,6 +259,16 @@ class OutcomeProblem(Problem):
         if self.counts_down:
             return "counts"
         return "nodes" if self.state_dim + self.action_dim <= MOST_ON_NODES else "fitted"
+
+    @property
+    def one_season(self) -> bool:
+        """Whether steps are rounds of a season: they share one law, none is idle, and decisions are named freely."""
+        return self.counts_down
+
+    @property
+    def earns(self) -> bool:
+        """Whether rewards are earnings, so that costs below zero can be compared as shares."""
+        return self.counts_down
 
     @property
     def shows_levels(self) -> bool:
