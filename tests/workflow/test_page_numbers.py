@@ -19,7 +19,7 @@ import pytest
 from poolrl import Policy
 from poolrl.learning.policy import Levels
 from poolrl.workflow.decision_tables import levels_csv
-from poolrl.workflow.page import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, release_page, shop_page, shown_digits
+from poolrl.workflow.page import BYTES_OF_LEVEL, MOST_BYTES, page_numbers, release_page, shop_page, shown_digits
 from poolrl.workflow.release_folder import Released
 from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
 from tests.helpers.shops import Run
@@ -137,7 +137,7 @@ def test_the_page_stays_light(products: int, labels: dict[str, list[Any]] | None
     embedded = Texts(page).json("levels-data")
     assert embedded["complete"]
     stored = sum(len(embedded[name]) for name in ("levels", "low", "high", "tried", "marks"))
-    assert stored <= BYTES_OF_EVERYTHING * release.policy.levels.size + 5 * 4  # and the ends of five texts
+    assert stored <= BYTES_OF_LEVEL * release.policy.levels.size + 5 * 4  # and the ends of five texts
     # Two bytes hold every number, and a bound is told to a hundredth of itself, or better.
     tops = np.geomspace(1e-3, 1e9, 200)
     for scaled in (False, True):
@@ -147,20 +147,17 @@ def test_the_page_stays_light(products: int, labels: dict[str, list[Any]] | None
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:
-    """First demand is left out, then the last shops; what stays is right, and the page names the file with the rest."""
+    """The last shops are left out; what stays is right, and the page names the file with the rest."""
     labels = {"shop": list(range(60)), "promotion": ["no", "yes"]}
     release = made_up_release(["bread", "milk"], labels=labels)
     levels = release.policy.levels
-    assert page_numbers(release.policy, most_bytes=12 * levels.size)["low"] is not None
-    fewer = page_numbers(release.policy, most_bytes=12 * levels.size - 1)
-    assert fewer["low"] is None
-    assert fewer["complete"]
-    least = page_numbers(release.policy, most_bytes=4 * levels.size // 2)
+    assert page_numbers(release.policy, most_bytes=12 * levels.size)["complete"]
+    least = page_numbers(release.policy, most_bytes=12 * levels.size // 2)
     assert not least["complete"]
     assert [len(axis["values"]) for axis in least["axes"]] == [30, 2, 2]
     shown = decoded(least, "levels")
     np.testing.assert_allclose(shown, levels[:30], atol=0.051)
-    assert MOST_BYTES + 900_000 <= LARGEST_PAGE  # style, script, plain table, certificate and names beside the numbers
+    assert MOST_BYTES + 900_000 <= LARGEST_PAGE  # style, script and names beside the numbers
 
 
 def rows_of(text: str) -> list[list[str]]:
