@@ -218,10 +218,9 @@ class Process:
             else:
                 self._process.send_signal(by)
             said, _ = self._process.communicate(timeout=120)
-        # Two tracebacks are not poolrl's: joblib's about a killed worker, and Python's own if Ctrl-C comes before
-        # poolrl has started.
+        # Python's own traceback, if Ctrl-C comes before poolrl has started, is not poolrl's.
         early = self._process.returncode == -signal.SIGINT
-        ours = "Traceback" in said and "loky/backend/resource_tracker" not in said and not early
+        ours = "Traceback" in said and not early
         hold(not ours and "defect of poolrl" not in said, f"a traceback instead of a message: {said[-400:]}")
         return Ended(self._process.returncode, said)
 

@@ -98,7 +98,7 @@ def _without_labels(
 ) -> Known:
     past = problem.simulate_log(other, rng=np.random.default_rng(5), behaviour=_habit(usual, habit))
     today = _cost_of(problem, past.actions, other)
-    best = optimum(problem.without_boundary(), _law(fresh, problem.demand_max))
+    best = optimum(problem.changed(boundary=1.0), _law(fresh, problem.demand_max))
     return Known(
         name, problem, log, today, rollout_cost(problem, best, fresh), lambda p: rollout_cost(problem, p, fresh)
     )
@@ -153,7 +153,7 @@ def _managers(seed: int) -> Iterator[Known]:
         return rollout_cost(chain, policy, multiples, scale=ones, labels=flags)
 
     law = np.stack([_law(multiples[later_promo == flag], chain.demand_max) for flag in (False, True)])
-    best = cost(optimum(chain.without_boundary(), law))
+    best = cost(optimum(chain.changed(boundary=1.0), law))
     today = _plain_cost(later_levels / later_size, multiples)
     scale = np.broadcast_to(size, demand.shape)
     known = {"scale": scale, "labels": {"promo": words[promo.astype(int)]}}

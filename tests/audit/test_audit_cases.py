@@ -126,7 +126,7 @@ def test_releases_from_one_count_are_those_that_the_door_makes() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> None:
+def test_the_command_writes_its_numbers(tmp_path: Path, run: Run) -> None:
     said = run("audit", "default", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
     assert "epsilon = 7.77 at delta = 1e-06" in said
     assert "11 audits, 0 flagged" in said
@@ -136,7 +136,7 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> N
     assert "summary" not in facts
     assert [each["trajectories_per_unit"] for each in facts["audits"]] == [1, 3, *[1] * 9]
     assert not any(each["flagged"] for each in facts["audits"])
-    assert {"audit.svg", "audit.png", "audit.json"} == {path.name for path in (tmp_path / "audit").iterdir()}
+    assert [path.name for path in (tmp_path / "audit").iterdir()] == ["audit.json"]
     with pytest.raises(ValueError, match="exists, and no audit is written over another"):
         run("audit", "--out", tmp_path / "audit")
 
@@ -187,14 +187,13 @@ def test_an_audit_of_a_configured_fit(tmp_path: Path, facts: Facts, run: Run) ->
 def test_a_certificate_carries_no_audit_of_another(
     option: tuple[str, str], tmp_path: Path, facts: Facts, run: Run
 ) -> None:
-    """And an audit of seeded noise says everywhere that it is not private."""
+    """And an audit of seeded noise says that it is not private."""
     config, out = write_config(tmp_path, facts | {"plan": {"units": 5}}), tmp_path / "audit"
     said = run("audit", "--config", config, *option, "--releases", "100", "--workers", "1", "--out", out)
     found = json.loads((out / "audit.json").read_text())
     assert "summary" not in found
     assert found["private"] is ("seeded" not in option)
-    for text in (said, (out / "audit.svg").read_text()):
-        assert ("NOT PRIVATE" in text) is ("seeded" in option)
+    assert ("NOT PRIVATE" in said) is ("seeded" in option)
     with pytest.raises(ValueError, match="leave out the learner with --config"):
         run("audit", "published", "--config", config)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import FACTORS, largest_sum, noise_parts, products, stretch_hashes, stretches
+from poolrl.audit.noise import largest_sum, noise_parts, stretches
 from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.noisy import discrete, noise_faults
 
@@ -35,10 +35,9 @@ def of_parts(rng: np.random.Generator, releases: int, numbers: tuple[int, ...], 
 def test_noise_is_looked_at_number_by_number() -> None:
     """Also where no unit moves anything: a number without noise, with less, off centre, or with another's."""
     rng = np.random.default_rng(5)
-    first, second = discrete((2, 10_000, 30), 9.0, rng)
-    assert noise_faults(first, second, 9.0) == []
+    both = discrete((20_000, 10), 9.0, rng)
+    assert noise_faults(both[:10_000], both[10_000:], 9.0) == []
     sign = rng.choice([-1, 1], 20_000)
-    both = np.concatenate([first, second])
     for column, fault in (
         (np.zeros(20_000), TOO_LITTLE),
         (discrete((20_000,), 8.1, rng), TOO_LITTLE),  # a tenth of its variance
@@ -53,12 +52,6 @@ def test_noise_is_looked_at_number_by_number() -> None:
         spoilt = both.copy()
         spoilt[:, 7] = column
         assert fault in noise_faults(spoilt[:10_000], spoilt[10_000:], 9.0), fault
-    again = second.copy()
-    again[17] = first[4]
-    assert noise_faults(first, again, 9.0) == [REPEATED]
-    twins = second.copy()
-    twins[:, 7] = first[:, 7]
-    assert noise_faults(first, twins, 9.0) == [COUPLED]
 
 
 def test_noise_that_comes_back_at_another_place_is_seen() -> None:
@@ -74,6 +67,9 @@ def test_noise_that_comes_back_at_another_place_is_seen() -> None:
     first[1:, 20] = first[:-1, 5]
     assert noise_faults(first, second, 9.0) == [COUPLED]
     first, second = discrete((2, 1000, 30), 9.0, rng)
+    twins = second.copy()
+    twins[:, 7] = first[:, 7]
+    assert noise_faults(first, twins, 9.0) == [COUPLED]
     second[400, 9:] = first[700, 2:23]  # one stretch, once
     assert noise_faults(first, second, 9.0) == [REPEATED]
     first, second = discrete((2, 10, 60), 9.0, rng)
@@ -91,27 +87,6 @@ def test_of_many_stretches_equal_ones_are_kept_together(monkeypatch: pytest.Monk
     assert len({tuple(hashes) for hashes in once}) == len(once)
 
 
-def test_a_stretch_s_hash_depends_on_its_numbers_alone() -> None:
-    stretch = discrete((1, 12), 9.0, np.random.default_rng(8))
-    rows = discrete((3, 40), 9.0, np.random.default_rng(9))
-    rows[0, 3:15] = rows[1, 20:32] = stretch
-    hashes = stretch_hashes(rows, 12, FACTORS[0])
-    assert hashes.shape == (3, 40 - 12 + 1)
-    assert hashes[0, 3] == hashes[1, 20] == stretch_hashes(stretch, 12, FACTORS[0])[0, 0]
-    assert len(np.unique(hashes)) == hashes.size - 1
-
-
-def test_sums_of_products_are_those_of_plain_loops() -> None:
-    rng = np.random.default_rng(6)
-    x, y = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
-    sums = products(x, y, [])
-    for kind in (0, 1):
-        for lag, total in zip(range(-6, 7), sums["lags"][kind], strict=True):
-            pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 7]
-            assert total == pytest.approx(sum(float(x[kind, :, i] @ y[kind, :, j]) for i, j in pairs), abs=1e-4)
-    assert sums["places"] == pytest.approx(np.einsum("kri,krj->kij", x, y), abs=1e-4)
-
-
 def test_of_many_numbers_each_is_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("poolrl.audit.noise.MOST_PAIRED", 20)
     rng = np.random.default_rng(12)
@@ -121,12 +96,11 @@ def test_of_many_numbers_each_is_compared_with_itself(monkeypatch: pytest.Monkey
     assert noise_faults(first, second, 9.0) == [COUPLED]
 
 
-@pytest.mark.parametrize("many", [380, 1000])
 @pytest.mark.parametrize("late", [0, 1])
-def test_one_draw_that_two_tables_share_is_seen_among_many(many: int, late: int) -> None:
+def test_one_draw_that_two_tables_share_is_seen_among_many(late: int) -> None:
     """Of the same release, or of the next one; every lag by itself hides it in the noise of the others."""
-    rng, variances = np.random.default_rng(13), np.repeat([100.0, 10_000.0], [many, 6])
-    logs = of_parts(rng, 500, (many, 6), (100.0, 10_000.0))
+    rng, many = np.random.default_rng(13), 600
+    logs, variances = of_parts(rng, 500, (many, 6), (100.0, 10_000.0)), np.repeat([100.0, 10_000.0], [many, 6])
     assert noise_faults(logs[0], logs[1], variances) == []
     for rows in logs:
         rows[late:, many] = 10 * rows[: 500 - late, many - 1] + rng.integers(-5, 6, 500 - late)
@@ -138,7 +112,7 @@ def test_limits_of_products_hold_and_are_close() -> None:
     numbers, luck = 400, 1e-3
     largest = float(largest_sum(np.array(numbers - 1), luck))
     rng = np.random.default_rng(11)
-    x = rng.standard_normal((100_000, numbers), dtype=np.float32)
+    x = rng.standard_normal((40_000, numbers), dtype=np.float32)
     sums = np.abs((x[:, 1:] * x[:, :-1]).sum(axis=1))
     assert (sums > largest).mean() <= luck
     assert (sums > 0.7 * largest).mean() > luck
@@ -157,10 +131,10 @@ def test_limits_of_squares_hold_and_are_close() -> None:
 
 def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
     rng = np.random.default_rng(8)
-    first, second = discrete((5000, 30), 7.2, rng), discrete((5000, 30), 10.8, rng)
+    first, second = discrete((2000, 30), 7.2, rng), discrete((2000, 30), 10.8, rng)
     assert TOO_LITTLE in noise_faults(first, second, 9.0)
     # Signs that agree in one log and differ in the other tell them apart, and are no correlation of both together.
-    first, second = discrete((2, 5000, 30), 9.0, rng)
+    first, second = discrete((2, 2000, 30), 9.0, rng)
     for rows, way in ((first, 1), (second, -1)):
         rows[:, 7] = way * np.sign(rows[:, 3]) * np.abs(rows[:, 7])
     assert SHARED in noise_faults(first, second, 9.0)
@@ -188,24 +162,14 @@ def test_tables_that_share_draws_are_seen(many: int, change: Callable[[Any], Any
     assert noise_faults(*rows, VARIANCES) == [fault]
 
 
-def test_a_part_with_the_other_part_s_variance_is_seen() -> None:
-    rows = of_parts(np.random.default_rng(4), 500, (48, 6), (9.0, 9.0))
-    assert TOO_LITTLE in noise_faults(*rows, VARIANCES)
-
-
-def test_numbers_of_one_variance_are_one_part() -> None:
-    parts = noise_parts(np.array([9.0, 9.0, 16.0, 9.0]))
-    assert [(each.places.tolist(), each.variance) for each in parts] == [([0, 1, 3], 9.0), ([2], 16.0)]
-
-
-LITTLE_AND_MUCH = (0.01,), (0.04,), (0.1,), (0.25,), (1.0,), (30.0,)
+LITTLE_AND_MUCH = (0.01,), (0.04,), (0.1,), (0.25,), (1.0,), (30.0,), (0.02, 0.1)
 
 
 @pytest.mark.parametrize(
     ("variances", "releases"),
     [
-        *((variances, 50) for variances in (*LITTLE_AND_MUCH, (0.02, 0.1), (0.1, 30.0), (9.0, 900.0))),
-        *(pytest.param(variances, 2000, marks=pytest.mark.slow) for variances in LITTLE_AND_MUCH),
+        *((variances, 50) for variances in ((0.01,), (0.25,), (0.1, 30.0), (9.0, 900.0))),
+        *(pytest.param(each, many, marks=pytest.mark.slow) for each in LITTLE_AND_MUCH for many in (50, 2000)),
     ],
 )
 def test_sound_noise_fails_no_oftener_than_it_may(

@@ -21,7 +21,7 @@ from poolrl.workflow.paying import ON_TOP_SHARE
 from tests.helpers.neighbours import plant_layout
 
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": [40.0, 60.0]}
-SUMS: dict[str, Any] = {"on_top": {"left_over": ON_TOP_SHARE}, "units": 30, "engine": "arrays"}
+SUMS: dict[str, Any] = {"on_top": {"left_over": ON_TOP_SHARE}, "engine": "arrays"}
 LABELLED, PAIRED = (replace(case, engine="arrays") for case in CASES[8:10])
 SHARED = "two numbers share noise, or its size"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"

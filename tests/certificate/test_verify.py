@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
@@ -69,20 +68,16 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a scale that never was": lambda f: f.update(scaled=True),
     "a memory that was not paid for": lambda f: f.update(scaled=True, scale_memory=4),
     "labels that never were": lambda f: f.update(labels="protected"),
-    "labels of another kind": lambda f: f.update(labels="secret"),
     "another policy": lambda f: f.update(policy_sha256="0" * 64),
     "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
     "another composition": lambda f: f.update(composition="parallel"),
-    "a budget that is no number": lambda f: f["ledger"].update(budget="lots"),
     "no query": lambda f: f["assumed_public"].pop("query"),
     "a budget of nothing": lambda f: f["ledger"].update(budget="1/0"),
     "another name": lambda f: f["assumed_public"].update(protects="everybody"),
     "a rho that is no number": lambda f: f.update(rho="lots"),
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
-    "no rho": lambda f: f.pop("rho"),
     "mechanisms of another kind": lambda f: f.update(mechanisms=3),
     "text for a number": lambda f: f.update(steps="3"),
-    "a number for text": lambda f: f.update(rho=0.5),
 }
 
 
@@ -267,8 +262,6 @@ def test_a_forged_memory_is_found(released: Path) -> None:
     assert (certificate.scaled, certificate.scale_memory) == (True, 4)
     text = " ".join(leaflet(certificate).split())
     assert "replacing one trajectory changes the scales of at most 4 others; 5 trajectories are paid for" in text
-    record = yaml.safe_load(registry_record(certificate))
-    assert "of at most 4 others" in record["deployment"]["privacy_loss"]["privacy_unit_details"]
     layout = release_layout(policy.problem, slots=policy.report.units, moved=5, rho=float(true.rho))
     honest, left = layout.mechanism(true.rho), replace(sums, sensitivity_squared=25 * sums.sensitivity_squared)
     left = replace(left, variance=25 * sums.variance)

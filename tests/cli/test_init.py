@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
-from poolrl.workflow.config.answers import Interview, Proposal, asked_keys, flag_of
+from poolrl.workflow.config.answers import asked_keys, flag_of
 from poolrl.workflow.config.configuration import Config, load_config
-from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.processes import POOLRL
 
 FLAGS = {
@@ -50,16 +49,12 @@ def test_init_from_flags(tmp_path: Path) -> None:
     assert (config.privacy.unit, config.privacy.max_per_unit) == ("shop", 50)
     assert config.problem.products == ["bread, dark", "milk"]
     assert config.log.left == ["rest_bread, dark", "rest_milk"]
-    with pytest.raises(ValueError, match="--decimal is not for a wide table; it goes with --sales"):
-        init(tmp_path / "c.toml", FLAGS | {"decimal": ","})
 
 
 def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
     for flags, message in (
         ({"rho": None, "source": None, "holding": " "}, "needs --holding, --source, --rho as well"),
-        ({"horizon": "seven"}, r"\[problem\] horizon: input should be a valid integer, .*got 'seven'"),
         ({"rho": "-1"}, r"\[privacy\] rho: input should be greater than or equal to"),
-        ({"unit": "shop"}, "unit needs max_per_unit"),
     ):
         with pytest.raises(ValueError, match=message):
             init(tmp_path / "a.toml", FLAGS | flags)
@@ -135,31 +130,6 @@ def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:
     named = {"sales": str(export), "product_column": "Artikel", "opening_column": "x"}
     config = init(tmp_path / "a.toml", OF_SALES | named)
     assert (config.sales.opening, config.sales.stock_out, config.sales.delimiter) == ("x", None, ",")
-    with pytest.raises(ValueError, match="--horizon is not for a sales export"):
-        init(tmp_path / "b.toml", FLAGS | named)
-    export.write_bytes("Geschäft;Datum\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="is not a readable CSV file: UTF-8"):
-        init(tmp_path / "b.toml", OF_SALES | {"sales": str(export)})
-
-
-def test_no_question_goes_with_what_is_not_there() -> None:
-    """A scale of the same weekday knows its memory; a column does not; weeks that are public need such a scale."""
-
-    def asked(answers: dict[str, str]) -> set[str]:
-        interview = Interview(trade_named("lost sales"), answers, Proposal(",", {}))
-        return {key.flag for key in interview.keys if not interview.is_needless(key)}
-
-    sometimes = {"max_per_unit", "step_labels", "label_columns", "table", "scale_memory", "weeks_public"}
-    sometimes |= {"period_column", "period_before"}
-    assert asked({}) & sometimes == set()
-    assert asked({"scale": "same weekday, last 4 weeks"}) & sometimes == {"weeks_public"}
-    assert asked({"scale": "same weekday, last 4 weeks", "unit": "shop"}) & sometimes == {"max_per_unit"}
-    assert asked({"scale": "Prognose", "source": "shop.duckdb"}) & sometimes == {"scale_memory", "table"}
-    assert asked({"labels": "promotion=no,yes"}) & sometimes == {"step_labels", "label_columns"}
-    assert asked({"period_first": "2025-01-06"}) & sometimes == {"period_before"}
-    (first,) = (key for key in asked_keys(sales=False) if key.flag == "period_first")
-    of_tables = [Interview(trade_named("lost sales"), {"period_column": text}) for text in ("", "monday")]
-    assert [interview.is_needless(first) for interview in of_tables] == [True, False]
 
 
 ANSWERS = [

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from benchmarks.measured_fits import LEDGER, FitPlace, _content_of, files_that_differ, fixed_noise, places_of
-from benchmarks.neighbour_logs import PAIRS, SHOPS_OF_CHAIN, LogPair
-from benchmarks.side_channels import Finding, in_turn, rows_of
+from benchmarks.neighbour_logs import PAIRS, LogPair
+from benchmarks.side_channels import Finding
 from scipy.stats import mannwhitneyu
 
 from poolrl.audit.faults import Frozen
@@ -78,18 +78,6 @@ def test_a_number_without_noise_is_found(tmp_path: Path, short_forecast: None) -
         assert {"policy.npz", "certificate.json"} <= {*files_that_differ(places)}
 
 
-@pytest.mark.parametrize("pair", [p for p in PAIRS if p.ending == "csv"], ids=lambda pair: pair.name)
-def test_pairs_differ_in_one_shop(pair: LogPair, tmp_path: Path) -> None:
-    others = []
-    for path, rows in zip(pair.write(tmp_path), (pair.first, pair.second), strict=True):
-        own = {",".join(str(value) for value in row) for row in rows()}
-        lines = path.read_text().splitlines()
-        assert own <= {*lines}
-        others.append([line for line in lines if line not in own])
-    assert others[0] == others[1]
-    assert len({line.split(",")[0] for line in others[0][1:]}) == SHOPS_OF_CHAIN - 1
-
-
 def test_the_auc_by_hand_and_by_another_formula() -> None:
     # Of the four pairs (first, second) three are larger and one is equal.
     assert finding([1, 2], [2, 3]).auc == 3.5 / 4
@@ -105,35 +93,3 @@ def test_the_permutation_test_counts_all_ways_to_exchange_the_logs() -> None:
     aucs = [finding(list(part), list(numbers - {*part})).auc for part in itertools.combinations(numbers, 3)]
     exact = np.mean([abs(auc - 0.5) >= abs(found.auc - 0.5) for auc in aucs])
     assert found.p_value == pytest.approx(exact, abs=0.02)
-
-
-def test_what_is_told_apart_has_a_row_of_its_own() -> None:
-    rng = np.random.default_rng(3)
-    usual = rng.normal(10, 1, (4, 30))
-    findings = [
-        Finding("time", "plain", usual[0], usual[1]),
-        Finding("time", "slow", usual[2], usual[3] + 5),
-        Finding("time", "other", usual[1], usual[2]),
-        Finding("size", "plain", np.full(5, 7.0), np.full(5, 7.0)),
-        # Told apart for certain, but by too few looks to be certain in a table.
-        Finding("memory", "slow", np.arange(4.0), np.arange(4.0) + 10),
-    ]
-    assert [(row[0], row[1], row[-1]) for row in rows_of(findings)] == [
-        ("time", "slow", "**open**"),
-        ("time", "2 others", "nothing seen"),
-        ("memory", "slow", "hint"),
-        ("size", "all", "equal in every run"),
-    ]
-
-
-def test_measurements_take_turns(tmp_path: Path) -> None:
-    """Both logs are measured equally often, and neither is always the first: a drift would look like a difference."""
-    places, turns = [FitPlace(tmp_path, tmp_path / name, tmp_path) for name in ("1", "2")], itertools.count()
-
-    def measure(place: FitPlace) -> dict[str, float]:
-        return {"place": float(place.log.name), "turn": float(next(turns))}
-
-    found = {each.measured: each for each in in_turn(PAIRS[0], places, measure, 20)}
-    assert (found["place"].first.tolist(), found["place"].second.tolist()) == ([1.0] * 20, [2.0] * 20)
-    assert {*(found["turn"].second - found["turn"].first)} == {-1.0, 1.0}
-    assert abs(found["turn"].auc - 0.5) < 0.05

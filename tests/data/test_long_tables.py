@@ -181,7 +181,8 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
         return Table(table.drop("product").append_column("product", product), **given | more)
 
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: Pool.published(1.0, 3).fit(problem, long), "one row per coordinate needs outcome counts"),
+        (lambda: Pool.published(1.0, 3).fit(problem, long), "a Table needs outcome counts"),
+        (lambda: Pool.published(1.0, 3).fit(problem, wide), "a Table needs outcome counts"),
         (lambda: Table(table, **alone).check(PostedPrice(3)), r"\(SeparableProblem\); PostedPrice is another kind"),
         (lambda: Table(table, **alone).check(problem), "coordinates must be 2, got 1"),
         (lambda: Table(log.to_arrow(), **columns(2), coordinates=SHOWN), "coordinates needs coordinate"),

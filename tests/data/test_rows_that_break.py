@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +36,6 @@ def as_csv(folder: Path) -> list[bytes]:
     return (folder / "log.csv").read_bytes().splitlines()
 
 
-def test_a_packed_file_that_breaks_at_a_row_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """Its header can be read. So what follows is rows, and where they break is one of them."""
-    packed = gzip.compress(b"\n".join(as_csv(tmp_path)))
-    (tmp_path / "log.csv.gz").write_bytes(packed[: len(packed) * 2 // 3])
-    facts["log"]["source"] = "log.csv.gz"
-    with pytest.raises(ValueError, match=r"DuckDB refused.*One row may have caused that.*stays spent"):
-        run("fit", "--new-account", "--config", write_config(tmp_path, facts))
-    assert spent(tmp_path) == Fraction(1, 2)
-
-
 def header_of(path: Path, content: bytes) -> Any:
     """The names of a header, or the message about it."""
     path.write_bytes(content)
@@ -62,30 +50,13 @@ def header_of(path: Path, content: bytes) -> Any:
     header=st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")),
     rows=st.binary(max_size=200),
     end=st.sampled_from([b"\n", b"\r", b"\r\n"]),
-    cut=st.integers(0, 100),
 )
 def test_a_header_is_read_without_its_rows(
-    tmp_path_factory: pytest.TempPathFactory, header: bytes, rows: bytes, end: bytes, cut: int
+    tmp_path_factory: pytest.TempPathFactory, header: bytes, rows: bytes, end: bytes
 ) -> None:
-    """Whatever bytes follow, and wherever a packed file is cut off after its header."""
-    folder = tmp_path_factory.mktemp("header")
-    plain, packed = folder / "log.csv", folder / "log.csv.gz"
-    expected = header_of(plain, header + b"\n")
-    assert header_of(plain, header + end + rows) == expected
-    # Two members: the second may be broken in any way.
-    broken = gzip.compress(rows)[cut:]
-    alone = header_of(packed, gzip.compress(header + end))
-    assert header_of(packed, gzip.compress(header + end) + broken) == alone
-    assert str(alone).replace(".gz", "") == str(expected)
-
-
-def test_a_fault_of_a_packed_file_is_met_at_its_own_byte(tmp_path: Path) -> None:
-    """One member of many rows: any byte from the two hundredth on may be wrong."""
-    packed = gzip.compress(b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(300)))
-    for place in range(200, len(packed), 7):
-        wrong = bytearray(packed)
-        wrong[place] ^= 0xFF
-        assert header_of(tmp_path / "log.csv.gz", bytes(wrong)) == ("a", "b")
+    """Whatever bytes follow."""
+    file = tmp_path_factory.mktemp("header") / "log.csv"
+    assert header_of(file, header + end + rows) == header_of(file, header + b"\n")
 
 
 def test_a_header_that_is_no_text_is_refused(tmp_path: Path, facts: Facts, run: Run) -> None:
@@ -145,7 +116,7 @@ def test_no_number_is_too_large_to_be_made_whole(known: dict[str, Any]) -> None:
 
 def rows_of(path: Path, content: bytes) -> list[tuple[str | None, ...]]:
     """The rows that are read of a file's bytes, in order."""
-    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+    path.write_bytes(content)
     with duckdb.connect() as database:
         return database.execute(csv_reader([str(path)])).fetchall()
 
@@ -236,16 +207,15 @@ def test_every_line_is_read_by_itself(
     assert {(f"n{i}", "x") for i in range(len(lines))} <= {*found}
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
-def test_a_long_line_is_judged_by_its_length_alone(tmp_path: Path, name: str, end: bytes) -> None:
+def test_a_long_line_is_judged_by_its_length_alone(tmp_path: Path, end: bytes) -> None:
     """First, in between or last; in bytes; and at DuckDB's own limit as well."""
     others = [b"n%d,x" % i for i in range(100)]
     for size in (LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 2 * LONGEST_LINE, 2 * LONGEST_LINE + 1, 10**6):
         long = b"L," + "é".encode() * ((size - 2) // 2) + b"y" * (size % 2)
         assert len(long) == size
         for place in (0, 50, 100):
-            found = rows_of(tmp_path / name, end.join([b"a,b", *others[:place], long, *others[place:], b""]))
+            found = rows_of(tmp_path / "t.csv", end.join([b"a,b", *others[:place], long, *others[place:], b""]))
             assert [row for row in found if row[0] != "L"] == [(f"n{i}", "x") for i in range(100)]
             assert len(found) == 100 + (size <= LONGEST_LINE), (size, place)
 

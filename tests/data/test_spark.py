@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from poolrl import Grid, LostSales, Pool, Table, Zones
+from poolrl import LostSales, Pool, Table
 from poolrl.data.ids import canonical, canonical_texts
 from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
-from tests.helpers.tables import Make, a_shop, assert_counted_like_arrays, assert_visited_like_arrays, columns, wide
+from tests.helpers.tables import Make, a_shop, assert_counted_like_arrays, columns, wide
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -27,10 +27,6 @@ class TestSpark:
         assert_counted_like_arrays(
             name, lambda log, clip: form(log, clip, cluster), everything=form is wide and name != "backlog on a grid"
         )
-
-    @pytest.mark.parametrize("values", [Zones(20), Grid(5)])
-    def test_counts_visits_like_arrays(self, cluster: Make, values: Any) -> None:
-        assert_visited_like_arrays("backlog on a grid", lambda log, clip: wide(log, clip, cluster), values)
 
     @pytest.mark.parametrize("products", MESSES)
     def test_what_cannot_be_used_is_unobserved(self, cluster: Make, products: int) -> None:

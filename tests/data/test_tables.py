@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones
-from poolrl.data.counts import count_outcomes, count_visits
+from poolrl import LostSales, Pool, SeededNoise, Table, Trajectories
+from poolrl.data.counts import count_outcomes
 from poolrl.data.expressions import OnColumns, count_steps, harmless
 from poolrl.data.row_rules import LARGEST_NUMBER, multiples_of
 from poolrl.data.sources.engine import Source
@@ -23,15 +23,12 @@ from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.problem import Problem
 from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
-from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice, Wear, wear_log
+from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
 from tests.helpers.tables import (
     LOGS,
     WITH_ALL,
-    a_shop,
     assert_counted_like_arrays,
-    assert_visited_like_arrays,
     columns,
-    simulated,
     wide,
 )
 
@@ -45,33 +42,11 @@ def test_duckdb_counts_like_arrays(form: Any, name: str) -> None:
     assert_counted_like_arrays(name, form, everything=name in WITH_ALL)
 
 
-@pytest.mark.parametrize("values", [Zones(20), Grid(5)])
-@pytest.mark.parametrize("name", ["lost sales on a grid", "backlog"])
-def test_duckdb_counts_visits_like_arrays(name: str, values: Any) -> None:
-    """On rings, whose nodes are found by direction, and on cells."""
-    assert_visited_like_arrays(name, wide, values)
-
-
-def test_one_dimension_is_counted_by_visits_too() -> None:
-    """Of a problem without outcomes; and on a ring of one point, which no direction tells apart."""
-    log = wear_log(Wear(2), 300)
-    shop = LostSales(horizon=2, holding=0.2, shortage=0.4, demand_max=10.0)
-    for each, partition in ((log, Grid(8).partition(Wear(2))), (simulated(shop), Zones(10).partition(shop))):
-        by_array, by_engine = (count_visits(one, partition) for one in (each, wide(each, False)))
-        np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
-
-
 def test_counts_are_translated_for_engines_that_are_not_here() -> None:
     """Translated, which finds a function that an engine lacks; not executed."""
     problem, log = LOGS["labels and units"]()
-    visited, plain = LOGS["lost sales"]()
     one, several = (form(log, False, lambda rows: ibis.table(rows.schema, name="log")) for form in (wide, long))
-    visits = wide(plain, False, lambda rows: ibis.table(rows.schema, name="log"))
-    for expression in (
-        one.outcome_expression(problem, bins=16),
-        several.outcome_expression(problem, bins=16),
-        visits.visit_expression(Zones(4).partition(visited)),
-    ):
+    for expression in (one.outcome_expression(problem, bins=16), several.outcome_expression(problem, bins=16)):
         for engine in ("bigquery", "snowflake", "databricks", "trino", "postgres"):
             assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
 
@@ -222,19 +197,6 @@ def test_numbers_that_no_formula_can_take_are_missing(
             assert [found[name][row] for name in names] == (list(values) if fine else [None] * len(names))
             kept += fine
     assert 100 < kept < ROWS * len(together) - 20
-
-
-def test_a_visit_needs_all_its_coordinates() -> None:
-    """A pair of states has one node. So one product that is missing or out of bounds hides the row."""
-    problem, log = a_shop(LostSales, gridded=False, trajectories=30)
-    table = log.to_arrow()
-    place = table.schema.get_field_index("next_state_1")
-    amounts = table["next_state_1"].to_pylist()
-    partition = Grid(2).partition(problem)
-    everything = count_visits(Table(table, **columns(2)), partition).pairs.sum()
-    amounts[0], amounts[1] = None, 99.0
-    bad = table.set_column(place, "next_state_1", pa.array(amounts, pa.float64()))
-    assert everything - count_visits(Table(bad, **columns(2)), partition).pairs.sum() == 2
 
 
 def test_what_a_table_is_made_of() -> None:

@@ -113,12 +113,6 @@ def test_every_cell_can_be_chosen(bins: int) -> None:
     assert len(np.unique(cells)) == bins
 
 
-def test_the_geometry_is_public_and_reproducible() -> None:
-    first, again, other = (Zones(5, geometry_seed=s).partition(shop(2)) for s in (1, 1, 2))
-    assert np.array_equal(first.pairs[0].points, again.pairs[0].points)
-    assert not np.array_equal(first.pairs[0].points, other.pairs[0].points)
-
-
 def by_reading(partition: Partition, step: int, q: Any, state: Any) -> tuple[Any, Any]:
     """Q read at every candidate of every state."""
     low, high = partition.problem.allowed(step, state)

@@ -31,14 +31,6 @@ class LooksAtLargeBatches(LostSales):
         return (seen * 0.5 if len(seen) > 1_000_000 else seen), cut
 
 
-class LooksAtOddValues(LostSales):
-    """What dummy rows alone would not show: a value that none of them has changes all the others."""
-
-    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        seen, cut = super().observe(step, state, action, next_state)
-        return np.where((seen == 17.25).any(), 0.0 * seen, seen), cut
-
-
 class SeesTheOrder(LostSales):
     def feasible(self, step: int, state: Any) -> Any:
         low, high = super().feasible(step, state)
@@ -66,16 +58,6 @@ class WritesIntoItsArguments(LostSales):
         return found
 
 
-class KeepsItsAnswer(LostSales):
-    room = np.zeros((10_000, 2))
-
-    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        seen, cut = super().observe(step, state, action, next_state)
-        room = self.room[: len(seen)]
-        room[...] = seen
-        return room, cut
-
-
 class CountsRows(LostSales):
     def seen_coordinates(self, step: int, state: Any, action: Any) -> Any:
         return super().seen_coordinates(step, state, action) & (np.cumsum(np.ones_like(state), axis=0) < 5)
@@ -100,12 +82,10 @@ class SaysMaybe(LostSales):
 BROKEN: dict[type[LostSales], str] = {
     DividesByTheLargest: r"observe\(\) of DividesByTheLargest must treat each row by itself, but a sum, mean",
     LooksAtLargeBatches: r"observe\(\) .* each row by itself, but the length of a batch is asked for",
-    LooksAtOddValues: r"observe\(\) .* each row by itself, but a sum, mean, maximum or the like goes over rows",
     SeesTheOrder: r"feasible\(\) .* each row by itself, but np.roll is not known",
     Remembers: r"observe\(\) .* must give for each row what its recorded operations give",
     DrawsLots: r"next_state\(\) .* must give for each row what its recorded operations give",
     WritesIntoItsArguments: r"observe\(\) .* each row by itself, but 'Symbol' object does not support item assignment",
-    KeepsItsAnswer: r"observe\(\) .* each row by itself, but the length of a batch is asked for",
     CountsRows: r"seen_coordinates\(\) .* must give for each row what its recorded operations give",
     MeasuresInItsOwnUnits: r"unit_state\(\) .* each row by itself",
     HasNoShape: r"observe\(\) .* must return 2 arrays",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poolrl import Backlog, Grid, LostSales, Table, Trajectories, Zones, simulate_log
+from poolrl import Backlog, LostSales, Table, Trajectories, simulate_log
 from poolrl.data.cells import joint_cells, left_cells
-from poolrl.data.counts import count_visits, sum_together
+from poolrl.data.counts import sum_together
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.inventory import Inventory
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
@@ -142,19 +142,6 @@ def assert_counted_like_arrays(name: str, make: Callable[[Trajectories, bool], T
         found, expected = (sum_together(each, problem, edges=edges) for each in (table, log))
         np.testing.assert_array_equal(found, expected)
         assert expected.sum() > 0
-
-
-def assert_visited_like_arrays(name: str, make: Callable[[Trajectories, bool], Table], values: Zones | Grid) -> None:
-    """The same of visits of nodes and of what follows them."""
-    problem, log = LOGS[name]()
-    partition = values.partition(problem)
-    by_array, by_engine = count_visits(log, partition), count_visits(make(log, False), partition)
-    assert by_array.pairs.sum() > 60
-    np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
-    for step, (mine, theirs) in enumerate(zip(by_engine.moves, by_array.moves, strict=True)):
-        assert (mine != theirs).nnz == 0
-        rows = np.array([0, 2])
-        np.testing.assert_array_equal(by_engine.transitions(step, rows), theirs.toarray()[rows])
 
 
 def wide(log: Trajectories, clip: bool, put: Make = lambda table: table) -> Table:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import poolrl
-from tests.helpers.shops import small_shop, write_config
 
 SOURCE = Path(poolrl.__file__).parent
 
@@ -36,7 +33,7 @@ ROOMS = {
     "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate workflow audit paper",  # noqa: E501
 }  # fmt: skip
 # Single files that every room may use; they import nothing of the house.
-TOOLS = ("checks", "npz", "interrupts", "colours")
+TOOLS = ("checks", "npz", "interrupts")
 # Single modules that may do more: the door reads logs, and simulated logs are made.
 DOORS = {"privacy.release": "data", "simulation.logs": "data"}
 # What must never come near a log, by however many steps.
@@ -244,66 +241,6 @@ def test_every_room_has_its_row() -> None:
     """A new room is put into the table before it can be used."""
     names = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert names == {*ROOMS, *TOOLS, "__init__"}
-
-
-def homonyms(texts: dict[str, str]) -> dict[str, list[str]]:
-    """Public classes and functions of one name that stand in more than one module."""
-    homes: dict[str, list[str]] = {}
-    for path, text in sorted(texts.items()):
-        for node in tree_of(text).body if not path.endswith("__init__.py") else []:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(path)
-    return {name: modules for name, modules in homes.items() if len(modules) > 1}
-
-
-def test_one_name_is_one_thing() -> None:
-    assert homonyms(PACKAGE) == {}
-    planted = PACKAGE | {"workflow/extra.py": "class Table:\n    pass\n"}
-    assert homonyms(planted) == {"Table": ["data/table.py", "workflow/extra.py"]}
-
-
-# A look-up reads a policy: it needs no configuration, no log, no planner and no paper. A fit needs no reproduction and
-# no audit, and it does not load the page that is drawn of it.
-PROGRAM = """
-import sys
-from pathlib import Path
-
-def loaded():
-    print([m for m in sys.modules if m.startswith("poolrl.") and not hasattr(sys.modules[m], "__path__")])
-
-import poolrl.cli.main
-poolrl.cli.main.app(["--help"], result_action="return_value")
-print([m for m in ("numpy", "scipy", "opendp", "pyarrow", "matplotlib", "pydantic") if m in sys.modules])
-from poolrl.cli.decide import decide_verb
-for question in (("--step", "0"), ("--table", "stocks.csv")):
-    decide_verb(["policy.npz", *question], result_action="return_value")
-loaded()
-import poolrl.cli.fit
-from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.release_folder import fit_release
-fit_release(load_config(Path("poolrl.toml")), Path("release"), new_account=True)
-loaded()
-"""
-
-
-def test_a_command_loads_little(tmp_path: Path) -> None:
-    """`poolrl --help` waits for no heavy package, a decision passes few files, and so does a release."""
-    problem = poolrl.LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=9.0)
-    poolrl.data_free(problem).save(tmp_path / "policy.npz")
-    (tmp_path / "stocks.csv").write_text("product,stock\n0,2\n")
-    write_config(tmp_path, small_shop(tmp_path))
-    command = [sys.executable, "-c", PROGRAM]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    lists = [ast.literal_eval(line) for line in answer.stdout.splitlines() if line.startswith("[")]
-    heavy, of_decision, of_release = lists
-    assert heavy == []
-    assert len(of_decision) <= 40
-    assert {name.split(".")[1] for name in of_decision}.isdisjoint({"data", "plans", "pool", "simulation"})
-    assert len(of_release) <= 90
-    rooms = {name.split(".")[1] for name in of_release}
-    assert {"workflow", "pool", "privacy"} <= rooms
-    assert rooms.isdisjoint({"paper", "audit"})
-    assert not [name for name in of_release if "forecast" in name or "page" in name]
 
 
 def test_public_names_exist() -> None:

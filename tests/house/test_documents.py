@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import math
 import os
 import re
@@ -13,7 +14,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from attacks.targets import SHARES
 from cyclopts import CycloptsError
 
 from poolrl import Policy, __version__
@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
+@functools.cache
 def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
 
@@ -53,15 +54,6 @@ def test_every_lemma_has_a_test() -> None:
         assert re.search(r"tests/[\w/]+\.py::test_\w+", lemma.split("\n## ")[0]), f"lemma {number} names no test"
 
 
-def test_as_many_files_are_tried_as_is_said() -> None:
-    said = [
-        number
-        for name in ("SECURITY.md", "Makefile", "attacks/fuzz.py", "docs/threat-model.md")
-        for number in re.findall(r"([\d,]{5,}) (?:hostile files|files|cases)", (ROOT / name).read_text())
-    ]
-    assert said == [f"{sum(SHARES.values()):,}"] * 4
-
-
 def test_the_version_stands_once_and_is_repeated_where_a_file_must_have_it() -> None:
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == __version__
@@ -82,7 +74,7 @@ def test_the_documents_name_every_room() -> None:
         ("README.md", 16),
         ("docs/workflow.md", 12),
         ("docs/architecture.md", 43),
-        ("docs/plans.md", 42),
+        ("docs/plans.md", 35),
     ],
 )
 def test_examples_of_pages_run(page: str, examples: int) -> None:

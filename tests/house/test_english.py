@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 RULES = {
     "so many": r"\b[Ss]o (?:many|few|much)\b(?! (?:as|that)\b)(?![^.;:,]*?\b(?:as|that)\b)",
@@ -26,18 +24,3 @@ def faults_of(text: str) -> list[str]:
 
 def test_prose_is_plain() -> None:
     assert {path.name: found for path in PLACES if (found := faults_of(path.read_text()))} == {}
-
-
-@pytest.mark.parametrize(
-    ("sentence", "rules"),
-    [
-        ("Orders beyond so many steps are not tried.", ["so many"]),
-        ("No test may take so much longer.", ["so many"]),
-        ("# A date outside four centuries is\n    # none.", ["is none"]),
-        ("`progress` hears how many parts are planned.", ["hears"]),
-        ("There are so many rows that a sample is enough, and twice so much as before.", []),
-        ("A trajectory without an id belongs to none of them.", []),
-    ],
-)
-def test_a_planted_sentence_is_found(sentence: str, rules: list[str]) -> None:
-    assert [fault.split(":")[0] for fault in faults_of(sentence)] == rules

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.house import SOURCE, asking_lines, files, lines, longest_chain, repeated_names, single_importers
 
 # Files with one importer, each with its reason. A verb, and the work of a verb, are entry points, and not among them.
@@ -13,7 +11,6 @@ KEPT_APART = {
     "poolrl.data.sources.duckdb": "with opening it would have more than 500 lines",
     "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
     "poolrl.paper.claims": "with the write-up it would have more than 500 lines",
-    "poolrl.paper.q_learning": "with trials it would have more than 500 lines",
 }
 
 
@@ -31,22 +28,3 @@ def test_nobody_asks_which_kind_of_problem_it_is() -> None:
     asking = asking_lines(SOURCE)
     assert len(asking) <= 5, asking
     assert [line for line in asking if line.startswith("poolrl.learning.")] == []
-
-
-def test_figures_see_what_they_should(tmp_path: Path) -> None:
-    """A question for a kind, a second file of one name, a slice and a longer chain are found in a small house."""
-    house = tmp_path / "poolrl"
-    for name, text in {
-        "__init__.py": '"""Front."""\n',
-        "data/one.py": "from poolrl.data.two import f\nif isinstance(f, Inventory):\n    f()\n",
-        "data/two.py": "from poolrl.checks import g\nf = g\n",
-        "plans/two.py": "from poolrl.checks import g\n",
-        "checks.py": "def g():\n    from poolrl.plans import two\n    return two\n",
-    }.items():
-        (house / name).parent.mkdir(parents=True, exist_ok=True)
-        (house / name).write_text(text)
-    assert asking_lines(tmp_path) == ["poolrl.data.one: if isinstance(f, Inventory):"]
-    assert repeated_names(tmp_path) == ["two"]
-    assert single_importers(tmp_path) == ["poolrl.data.two", "poolrl.plans.two"]
-    assert longest_chain(tmp_path) == ["poolrl.data.one", "poolrl.data.two", "poolrl.checks"]
-    assert (lines(tmp_path), len(files(tmp_path))) == (10, 4)

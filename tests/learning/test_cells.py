@@ -19,7 +19,7 @@ from poolrl.learning import cell_laws, priors, shapes
 from poolrl.learning.cell_laws import CellLaws, explain
 from poolrl.learning.outcomes import looked_at
 from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
-from poolrl.learning.shapes import Observed, beyond, dictionary, expected_shares, log_likelihoods
+from poolrl.learning.shapes import Observed, dictionary, expected_shares, log_likelihoods
 from poolrl.learning.trees import Cells
 from poolrl.privacy.sensitivity import every_level
 
@@ -35,17 +35,6 @@ def law_near(mean: float, family: slice, cv: float) -> tuple[float, FloatArray]:
     laws = usual_laws()
     place = int(np.abs(laws.log_means - np.log(mean)).argmin())
     return float(np.exp(laws.log_means[place])), laws.located[place, family][SPREADS_OF_SHAPES.index(cv)]
-
-
-def test_every_law_is_a_distribution() -> None:
-    for bins in (8, 64, 512):
-        table = dictionary(min(bins, 64), bins).table
-        assert (table >= 0).all()
-        assert table.sum(axis=-1) == pytest.approx(1, abs=1e-5)  # single precision
-    assert usual_laws().table.shape == (len(usual_laws().log_means) * usual_laws().located.shape[1] + 2, 512)
-    assert usual_laws().usual.sum() == pytest.approx(1)
-    assert np.cumsum(usual_laws().uniform) == pytest.approx(EDGES[1:], abs=1e-6)
-    assert usual_laws().table[-1, 0] == 1  # always zero
 
 
 def test_laws_have_the_mean_that_they_claim() -> None:
@@ -74,14 +63,6 @@ def test_laws_agree_with_scipy(cv: float) -> None:
     for law, oracle in oracles:
         # Outcomes outside the bounds stand in the outer bins.
         assert np.cumsum(law)[:-1] == pytest.approx(oracle.cdf(EDGES[1:-1]), abs=1e-5)
-
-
-@pytest.mark.parametrize("bins", [8, 64])
-def test_coarser_laws_are_the_same_laws(bins: int) -> None:
-    """Every edge of B bins is an edge of 8B bins."""
-    fine, direct = dictionary(bins, 512), dictionary(bins, bins)
-    assert np.allclose(fine.table.reshape(len(fine.table), bins, -1).sum(axis=-1), direct.table, rtol=0, atol=1e-5)
-    assert np.array_equal(fine.log_means, direct.log_means)
 
 
 def test_bins_are_narrow_near_zero() -> None:
@@ -152,19 +133,6 @@ def test_cells_in_groups_are_weighed_like_cells_alone(monkeypatch: pytest.Monkey
     assert np.allclose(log_likelihoods(observed, few_laws(), **facts), alone, rtol=1e-4, atol=0.01)
 
 
-def test_a_fine_tree_is_read_at_fewer_bins() -> None:
-    """Levels finer than asked for are left out: the coarse ones were released by themselves."""
-    rng = np.random.default_rng(2)
-    levels = trees(rng.uniform(0, 20, (2, 2, 32)), 4.0, rng)
-    coarse = Observed.of(levels, 4.0, 8)
-    assert coarse.sums == pytest.approx(Observed.of(levels[:2], 4.0, 8).sums)
-    assert coarse.precision == pytest.approx(Observed.of(levels[:2], 4.0, 8).precision)
-    # Where no such level was released, four leaves are summed, and so is their noise.
-    summed = Observed.of(levels[-1:], 4.0, 8)
-    assert summed.sums == pytest.approx(levels[-1].reshape(2, 2, 8, 4).sum(axis=-1) / 4)
-    assert summed.precision == pytest.approx(np.eye(8) / 4)
-
-
 def distance(found: FloatArray, law: FloatArray) -> FloatArray:
     """The largest difference of two distribution functions."""
     return np.abs(np.cumsum(found, axis=-1) - np.cumsum(law, axis=-1)).max(axis=-1)
@@ -191,15 +159,6 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
         assert found.cutoffs is not None
         seen = looked_at(laws)
         assert distance(found.cutoffs * seen, orders * seen).max() < 0.05
-
-
-def test_nothing_lies_beyond_the_last_bin_but_half_of_it() -> None:
-    """S(i) by sums from the right; rounding never makes it negative, or a share of it would be arbitrary."""
-    table = few_laws().table.astype(np.float64)
-    found = beyond(table)
-    expected = np.cumsum(table[:, ::-1], axis=1)[:, ::-1] - table / 2
-    assert np.allclose(found, expected, rtol=0, atol=1e-6)  # laws sum to one in single precision
-    assert (found >= 0).all()
 
 
 BINS = 16
@@ -257,13 +216,6 @@ def test_a_cell_without_rows_is_found_by_its_effects() -> None:
     without = distance(population.outcomes, laws)[held_out]
     assert found.max() < 0.2
     assert found.mean() < 0.6 * without.mean()
-
-
-def test_factors_are_those_with_several_values() -> None:
-    """Two shops, one label of one value, three steps, one product; a factor that names each cell is left out."""
-    factors = Cells([], 0.0, np.zeros(6), np.zeros(6, dtype=bool), (2, 1, 3, 1)).factors
-    assert [factor.tolist() for factor in factors] == [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]]
-    assert Cells([], 0.0, np.zeros(5), np.zeros(5, dtype=bool), (1, 5, 1)).factors == []
 
 
 @settings(max_examples=5, deadline=None)
@@ -343,16 +295,6 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
     error = math.sqrt(VARIANCE * SHOPS) / (SHOPS * WEEKS)
     assert zero == pytest.approx([0.0, 0.05, 0.15], abs=4 * error)
     assert laws.outcomes.sum(axis=-1) == pytest.approx(1.0)
-
-
-def test_without_idle_days_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The laws are those of cells that are never asked for idle days, in every bit."""
-    levels = noisy_trees(np.zeros(STEPS), cut=True, seed=1)
-    cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool), (SHOPS, STEPS, 1))
-    found = explain(cells, reach=np.ones(1))
-    monkeypatch.setattr(priors, "NO_ACCIDENT", math.inf)
-    plain = explain(cells, reach=np.ones(1))
-    assert np.array_equal(found.outcomes, plain.outcomes)
 
 
 def test_shares_by_hand() -> None:

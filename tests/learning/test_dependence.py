@@ -42,13 +42,13 @@ from poolrl.workflow.trades.round_forecast import Played, _judged, forecast_roun
 from poolrl.workflow.trades.shop_findings import advice_about_orders
 from tests.helpers.commands import run_poolrl
 from tests.helpers.managers import COSTS, IN_MULTIPLES, SHOP, WEEKS, exactly, managers
-from tests.helpers.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.own_problems import PostedPrice
 
 
-def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0) -> Dependence:
+def reported(log: Trajectories, problem: LostSales, *, rho: float) -> Dependence:
     if rho == np.inf:
         return exactly(log, problem)
-    policy = Pool(rho, dependence=0.05).fit(problem, log, noise=SeededNoise(seed))
+    policy = Pool(rho, dependence=0.05).fit(problem, log, noise=SeededNoise(0))
     assert policy.report.dependence is not None
     return policy.report.dependence
 
@@ -69,10 +69,9 @@ def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> Non
     assert exactly(raw, LostSales(**COSTS, demand_max=100_000.0)).flagged
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_shops_that_differ_need_a_label(seed: int) -> None:
+def test_shops_that_differ_need_a_label() -> None:
     """Within each shop orders are independent of demand; of all shops together they are not."""
-    rng, shop = np.random.default_rng(seed), np.repeat(np.arange(8), 150)
+    rng, shop = np.random.default_rng(0), np.repeat(np.arange(8), 150)
     size = 10.0 * (1 + shop[:, None, None])
     demand = np.minimum(size * rng.gamma(9.0, 1 / 9, (len(shop), 2, 1)), 200.0)
     order = 2.5 * size * rng.random(demand.shape)
@@ -80,8 +79,8 @@ def test_shops_that_differ_need_a_label(seed: int) -> None:
     facts: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 200.0}
     plain, labelled = LostSales(**facts), LostSales(**facts, labels={"shop": range(8)})
     for rho in (np.inf, 10.0):
-        assert reported(Trajectories(**rows), plain, rho=rho, seed=seed).flagged
-        assert not reported(Trajectories(**rows, labels={"shop": shop}), labelled, rho=rho, seed=seed).flagged
+        assert reported(Trajectories(**rows), plain, rho=rho).flagged
+        assert not reported(Trajectories(**rows, labels={"shop": shop}), labelled, rho=rho).flagged
 
 
 def test_false_alarms_are_rare() -> None:
@@ -182,23 +181,8 @@ def test_what_has_no_such_table_is_refused_before_anything_is_spent() -> None:
         Pool(1.0, Visits(), **ask).prepare(SHOP)
 
 
-def test_a_problem_of_your_own_is_tested_by_its_action() -> None:
-    """Amounts ordered, not levels: what is on the shelf is at least that, so the outcome below it is always seen."""
-    problem, rng = OrderQuantity(2, 1, 1.0, 1.0, cap=60.0), np.random.default_rng(5)
-    size = rng.uniform(10, 40, (2000, 1, 1))
-    demand, order = size * rng.gamma(20.0, 1 / 20, (2000, 2, 1)), 1.1 * size * np.ones((1, 2, 1))
-    for ordered, flagged in ((order, True), (rng.permutation(order), False)):
-        left = np.maximum(ordered - demand, 0)
-        log = Trajectories(states=np.zeros_like(left), actions=ordered, next_states=left)
-        tested = Pool(10.0, dependence=0.1).fit(problem, log).report.dependence
-        assert tested is not None
-        assert tested.flagged is flagged
-
-
 MANY, FEW = 6_000, 3_000
 AUCTION = ReserveAuction(horizon=2, lots=1, bid_max=8.0)
-PRICE_ONLY = ReserveAuction(horizon=2, lots=1, bid_max=8.0, sees_highest=False)
-LOST = FirstPriceBidding(horizon=2, wins=1, worth=3.0, bid_max=8.0, feedback="lost")
 WON = FirstPriceBidding(horizon=2, wins=1, worth=3.0, bid_max=8.0, feedback="won")
 PRICE = DynamicPricing(horizon=2, stock=1, price_max=8.0)
 
@@ -224,7 +208,7 @@ def fitted(problem: Rounds, log: Trajectories, *, dependence: float = 0.1) -> Po
     return Pool(1.0, dependence=dependence).fit(problem, log, noise=SeededNoise(3))
 
 
-@pytest.mark.parametrize("problem", [AUCTION, PRICE_ONLY, LOST, WON])
+@pytest.mark.parametrize("problem", [AUCTION, WON])
 def test_decisions_that_follow_what_people_know_are_found(problem: Rounds) -> None:
     """Clearly where people know more, and never where they do not, or where what they know is the scale."""
     who = {"knows": a_season(problem, knows=True, seasons=MANY), "blind": a_season(problem, knows=False)}
@@ -257,14 +241,12 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
 
     found = forecast_rounds(fitted(PRICE, tried_by_lot(PRICE, FEW), dependence=0.0))
     assert (found.verdict, "ask those who named the prices" in found.because) == ("switch", True)
-    policy = fitted(AUCTION, tried_by_lot(AUCTION, 8_000))
-    tested = forecast_rounds(policy)
-    assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
+    policy = fitted(AUCTION, tried_by_lot(AUCTION, 500))
     # A table that is too noisy to tell is as good as none.
-    for table in (replace(policy.report.dependence, error=0.2), None):
+    for table, warned in ((Dependence(0.0, 0.02, 0.0), False), (Dependence(0.0, 0.2, 0.0), True), (None, True)):
         policy.report = replace(policy.report, dependence=table)
         verdict, because = _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)
-        assert (verdict, "only people knew" in because) == ("switch", True)
+        assert (verdict, "only people knew" in because) == ("switch", warned)
     assert "'poolrl check' looks at it in the log" in because
 
 
@@ -287,13 +269,11 @@ def test_things_of_another_label_are_other_things() -> None:
     assert played.hardly_matters()
 
 
-@pytest.mark.parametrize("family", ["lognormal", "exponential", "uniform", "two peaks"])
+@pytest.mark.parametrize("family", ["lognormal", "two peaks"])
 def test_prices_that_matter_are_not_suspected(family: str) -> None:
     rng = np.random.default_rng(4)
     values = {
         "lognormal": rng.lognormal(0, 0.45, (3_000, 2, 1)),
-        "exponential": rng.exponential(1.0, (3_000, 2, 1)),
-        "uniform": rng.uniform(0.2, 2.0, (3_000, 2, 1)),
         "two peaks": np.where(rng.random((3_000, 2, 1)) < 0.6, 0.7, 1.9) * rng.normal(1, 0.1, (3_000, 2, 1)),
     }[family].clip(0, 7.9)
     log = simulate_log(PRICE, values, rng=rng, behaviour=lambda h, x, r: r.uniform(0.4, 1.3, x.shape))
@@ -325,7 +305,6 @@ def test_the_error_of_the_test_is_foreseen() -> None:
         ("reserve-auction; bid_max=4", 10_000, 0.1),
         ("reserve-auction; bid_max=4", 300, 0.0),
         ("reserve-auction; bid_max=4; horizon=30; lots=1", 3_000, 0.0),  # most rounds come after the lot is gone
-        ("reserve-auction; bid_max=4; horizon=30; lots=20", 10_000, 0.1),
         ("dynamic-pricing; price_max=4", 10_000, 0.0),
     ],
 )

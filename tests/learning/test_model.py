@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import SyncVectorEnv
 
 from poolrl import (
     Backlog,
@@ -29,16 +26,11 @@ from poolrl import (
     Visits,
     Zones,
     check_problem,
-    rollout_cost,
     simulate_log,
 )
 from poolrl.checks import FloatArray
 from poolrl.learning.fitted import FittedU, fit_values
-from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names
-from poolrl.plans.environment import ModelEnv
-from poolrl.workflow.decision_tables import open_desk
-from tests.helpers.own_problems import Wear
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
 
@@ -139,8 +131,6 @@ def test_samples_have_the_laws_of_the_model() -> None:
             expected = np.diff(np.interp(edges, ends, np.concatenate([[0.0], np.cumsum(law)])))
             found = np.histogram(drawn[:, step, product], edges)[0] / paths
             assert (np.abs(found - expected) <= 5 * np.sqrt(expected / paths) + 1e-3).all()
-    both = model.sample(4, rng=np.random.default_rng(0), labels={"promo": ["no", "yes", "no", "yes"]})
-    assert both.shape == (4, 3, 2)
     with pytest.raises(ValueError, match="promo"):
         model.sample(3, rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="must be among the values"):
@@ -153,23 +143,14 @@ def test_a_model_comes_back_from_a_file(model: PrivateModel, tmp_path: Path) -> 
     np.testing.assert_array_equal(again.plan().levels, model.plan().levels)
     assert (again.guarantee, again.report, repr(again)) == (model.guarantee, model.report, repr(model))
     model.plan().save(tmp_path / "policy.npz")
-    for path in ("policy.npz", "none.npz"):
-        (tmp_path / "none.npz").write_bytes(b"PK")
-        with pytest.raises(ValueError, match="is not a poolrl model"):
-            PrivateModel.load(tmp_path / path)
+    with pytest.raises(ValueError, match="is not a poolrl model"):
+        PrivateModel.load(tmp_path / "policy.npz")
     with pytest.raises(ValueError, match="is not a poolrl policy"):
         Policy.load(tmp_path / "model.npz")
     with pytest.raises(ValueError, match="other public facts"):
         PrivateModel.load(tmp_path / "model.npz", problem=shop(holding=9.0))
 
 
-def test_a_model_says_what_it_rests_on(model: PrivateModel) -> None:
-    """Noise is √v / n: by hand from the released trees."""
-    assert model.outcomes.slots is not None
-    assert model.noise == pytest.approx(model.report.trees.variance**0.5 / model.outcomes.slots.mean())
-    assert "of outcomes lie in the range that past decisions explored" in repr(model)
-    assert "NOT PRIVATE" in repr(model)  # by its seeded noise
-    assert model.explored.shape == (3, 2)
 
 
 TOP = 10.0
@@ -258,17 +239,6 @@ def test_a_reserve_that_knows_of_the_weather_is_another_one(common: PrivateModel
     assert knows[:2].sum() > does_not[:2].sum()
 
 
-def test_fitted_values_beat_zones_and_grid(common: PrivateModel, fitted: Policy, tmp_path: Path) -> None:
-    """Which plan a depot too, and are saved."""
-    depot, demand = a_depot(), common.sample(400, rng=np.random.default_rng(9))
-    for values in (Zones(8), Grid(2)):
-        policy = common.plan(depot, values=values)
-        assert rollout_cost(depot, fitted, demand) < 0.95 * rollout_cost(depot, policy, demand)
-        policy.save(tmp_path / "depot.npz")
-        again = Policy.load(tmp_path / "depot.npz")
-        np.testing.assert_array_equal(again.act(0, np.zeros(3)), policy.act(0, np.zeros(3)))
-
-
 def test_a_fitted_policy_is_saved_and_asked(common: PrivateModel, fitted: Policy, tmp_path: Path) -> None:
     depot, policy = a_depot(), fitted
     assert isinstance(policy.rule, FittedU)
@@ -278,9 +248,6 @@ def test_a_fitted_policy_is_saved_and_asked(common: PrivateModel, fitted: Policy
     np.testing.assert_array_equal(again.act(1, stocks), policy.act(1, stocks))
     assert (again.act(1, stocks) >= stocks).all()
     assert again.problem.facts() == depot.facts()
-    desk = open_desk(tmp_path / "depot.npz")  # a shop's, with the reserve as one more product
-    answers = desk.answer(desk.question("1", stock="1,2,3"))
-    np.testing.assert_array_equal(answers["order_up_to"][0], policy.act(1, [1.0, 2.0, 3.0]))
     np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, common.plan().levels)
     again.problem = a_depot(horizon=4)  # a file that declares another depot is refused
     again.save(tmp_path / "depot.npz")
@@ -294,13 +261,6 @@ def test_the_reserve_has_a_name_and_needs_units(common: PrivateModel) -> None:
     scaled = replace(common, guarantee=replace(common.guarantee, scaled=True))
     with pytest.raises(ValueError, match="share nothing in multiples of their own scales"):
         scaled.plan(a_depot(), values=SMALL)
-
-
-def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:
-    depot = a_depot()
-    assert default_values(depot, Outcomes()) == Fitted()
-    assert isinstance(default_values(depot, Visits()), Zones)
-    assert isinstance(default_values(Wear(2), Outcomes()), Grid)
 
 
 def test_a_depot_learns_from_its_own_log() -> None:
@@ -332,31 +292,3 @@ GIVEN: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "demand_ma
 def test_depots_that_cannot_be(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_any_problem_is_an_environment(common: PrivateModel) -> None:
-    """Which says so if it has not begun, and takes a decision that is no number."""
-    check_env(ModelEnv(common, a_depot()), skip_render_check=True)
-    check_env(ModelEnv(common, common.problem), skip_render_check=True)
-    shop = ModelEnv(common, common.problem)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
-        shop.step(np.zeros(2))
-    shop.reset(seed=1)
-    assert np.isfinite(shop.step(np.array([np.nan, 0.5]))[1])
-
-
-def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(common: PrivateModel, fitted: Policy) -> None:
-    """80 trajectories side by side, to five standard errors."""
-    depot, policy, many = a_depot(), fitted, 80
-    shops = SyncVectorEnv([lambda: ModelEnv(common, depot)] * many)
-    seen, _ = shops.reset(seed=3)
-    rewards = np.zeros(many)
-    for step in range(3):
-        state = seen[:, :3].astype(float) * depot.state_high
-        low, high = depot.allowed(step, state)
-        seen, reward, ended, _, _ = shops.step((policy.act(step, state) - low) / np.maximum(high - low, 1e-9))
-        assert ended.all() == (step == 2)
-        rewards += reward
-    paths = rollout_cost(depot, policy, common.sample(1_000, rng=np.random.default_rng(2)))
-    assert -rewards.mean() == pytest.approx(paths, abs=5 * rewards.std() / np.sqrt(many))

@@ -15,7 +15,7 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.outcomes import OutcomeDistribution, continued, equal_bins, looked_at
-from poolrl.learning.priors import EXPLORED, POINTS, SPLIT_SPREADS, USUAL_SPLIT_SPREAD
+from poolrl.learning.priors import POINTS, SPLIT_SPREADS, USUAL_SPLIT_SPREAD
 from poolrl.learning.shapes import expected_shares
 from poolrl.learning.trees import (
     Cells,
@@ -93,13 +93,6 @@ def test_a_share_is_the_posterior_mean(variance: float, a_sample: bool, spread: 
     assert found == pytest.approx(numerator / denominator, rel=1e-5)
 
 
-def test_a_share_is_its_own_without_noise_and_the_laws_under_noise() -> None:
-    parent, x, centre = np.full(50, 100.0), np.linspace(0, 100, 50), np.full(50, 0.3)
-    assert borrowed_share(parent, x, 0.0, centre) == pytest.approx(x / 100)
-    assert borrowed_share(parent, x, 1e12, centre) == pytest.approx(centre, abs=1e-6)
-    assert borrowed_share(np.zeros(3), np.ones(3), 1.0, np.array([0.1, 0.5, 0.9])) == pytest.approx([0.1, 0.5, 0.9])
-
-
 def release(
     problem: LostSales | Backlog, log: Trajectories, rho: float, *, bins: int, seed: int = 0
 ) -> PrivateOutcomes:
@@ -109,34 +102,18 @@ def release(
 
 
 @settings(max_examples=12, deadline=None)
-@given(
-    st.integers(0, 2**32 - 1),
-    st.sampled_from([0.01, 1.0, 100.0]),
-    st.sampled_from([LostSales, Backlog]),
-    st.sampled_from([1.0, 0.5]),
-)
-def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type, share: float) -> None:
-    problem = kind(horizon=2, products=2, holding=1, shortage=1, demand_max=10.0, boundary=share)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.01, 10.0, 1e4]), st.sampled_from([1, 2]))
+def test_masses_are_never_negative_and_add_up(seed: int, variance: float, kinds: int) -> None:
     rng = np.random.default_rng(seed)
-    log = problem.simulate_log(
-        rng.uniform(0, 10, (30, 2, 2)), rng=rng, behaviour=lambda h, x, r: r.uniform(0, 10, x.shape)
-    )
-    released = release(problem, log, rho, bins=16, seed=seed % 1000)
-    kinds = released.levels[0].shape[-2]
-    levels = [level.reshape(4, kinds, -1).astype(float) for level in released.levels]
+    levels = [rng.normal(20 / size, variance**0.5, (4, kinds, size)) for size in (4, 8, 16)]
     centre = rng.dirichlet(np.ones(kinds * 16), size=4).reshape(4, kinds, 16)
     totals = rng.uniform(0, 40, 4)
-    cells = Cells(levels, released.variance, totals, np.zeros(len(totals), dtype=bool))
-    masses = consistent_masses(cells, centre)
+    masses = consistent_masses(Cells(levels, variance, totals, np.zeros(4, dtype=bool)), centre)
     assert (masses >= 0).all()
     assert masses.sum(axis=(1, 2)) == pytest.approx(totals)
     weights = kaplan_meier(masses, np.full((4, 16), 1 / 16))
     assert (weights >= 0).all()
     assert weights.sum(axis=-1) == pytest.approx(1)
-    points = estimate_outcomes(released, problem).points  # its laws: test_every_fit_is_a_law_and_a_possible_plan
-    assert (np.diff(points, axis=-1) > 0).all()
-    assert points.min() > 0
-    assert points.max() < 10
 
 
 def test_kaplan_meier_agrees_with_scipy_on_censored_data() -> None:
@@ -259,13 +236,6 @@ def test_refining_moves_nothing_between_bins(weights: list[float], parts: int, s
     assert fine.reshape(-1, parts).sum(axis=1) == pytest.approx(coarse, abs=1e-12)
 
 
-def test_refining_follows_the_law() -> None:
-    """The bin's weight from the tree, its inside from the law; even where the law has nothing."""
-    law = np.array([0.1, 0.3, 0.0, 0.0, 0.2, 0.4])
-    assert refined(np.array([0.2, 0.3, 0.5]), law) == pytest.approx([0.05, 0.15, 0.15, 0.15, 1 / 6, 1 / 3])
-    assert refined(law.reshape(3, 2).sum(axis=1), law) == pytest.approx(law)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([8, 64, 1024]), st.floats(0.01, 1.0))
 def test_equal_bins_keep_the_distribution_function(seed: int, bins: int, top: float) -> None:
@@ -290,13 +260,11 @@ def test_bins_follow_public_quantities() -> None:
         return sizes[-1]
 
     assert finest() == 16  # r = 28.3 / 1000: 22.5 wanted
-    assert finest(slots=2000) == 32  # 34.2 wanted
     two_cells = LostSales(**facts, labels={"promo": [0, 1]})
     assert finest(two_cells, slots=2000) == 16  # the same slots in every cell as at first
     assert finest(per_unit=2) == 16  # 14.9 wanted
     assert finest(slots=10**7) == 1024
     assert finest(rho=1e-9) == 8
-    assert finest(rho=math.inf) == 1024
     assert Outcomes(bins=32).level_sizes(shop, **base) == (4, 8, 16, 32)
     assert Outcomes(bins=2).level_sizes(shop, **base) == (2,)
 
@@ -328,22 +296,6 @@ def tried_up_to(end: int) -> FloatArray:
 
 def cumulated(weights: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(weights)])
-
-
-@pytest.mark.parametrize("seen", [0.3, 0.5, 0.8])
-@pytest.mark.parametrize("cv", [0.3, 0.6])
-def test_a_lognormal_tail_is_found_again(seen: float, cv: float) -> None:
-    """Demand is known cumulated its quantile `seen` only; above it everything was put at the bound."""
-    deviation = np.sqrt(np.log1p(cv**2))
-    law = stats.lognorm(deviation, scale=0.1)
-    truth = on_bins(law)
-    end = int(np.searchsorted(EDGES, law.ppf(seen)))
-    cut = truth.copy()
-    cut[end:] = 0.0
-    cut[-1] = 1 - cut.sum()
-    found = continued(cut[None], tried_up_to(end)[None])[0]
-    # Quantiles inside a bin are read off a straight line.
-    assert cumulated(found) == pytest.approx(cumulated(truth), abs=2e-4)
 
 
 @settings(max_examples=60, deadline=None)
@@ -384,14 +336,6 @@ def test_the_tail_is_the_line_of_least_squares_through_the_end_of_the_range() ->
 )
 def test_what_tells_nothing_about_a_tail_is_left_alone(weights: FloatArray) -> None:
     assert continued(weights[None], tried_up_to(200)[None])[0] == pytest.approx(weights)
-
-
-def test_the_explored_range_ends_where_one_slot_in_ten_looked_further() -> None:
-    tried = np.full(10, 0.1)
-    assert looked_at(tried).tolist() == [True] * 10
-    tried = np.array([0.5, 0.35, 0.1, 0.05])
-    assert EXPLORED == 0.1
-    assert looked_at(tried).tolist() == [True, True, True, False]
 
 
 def test_a_plan_climbs_beyond_the_log_but_not_far() -> None:

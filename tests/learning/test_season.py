@@ -17,7 +17,6 @@ from poolrl.learning.cell_laws import coarser
 from poolrl.learning.estimation import (
     at_own_size,
     estimate_outcomes,
-    resized,
     shared_part,
     weights_of_sizes,
 )
@@ -43,17 +42,6 @@ def lognormal(size: float, bins: int = 512, *, higher: bool = False, deviation: 
     below[-1] = 1.0
     law = np.diff(below)
     return law[::-1] if higher else law
-
-
-@pytest.mark.parametrize("higher", [False, True])
-@pytest.mark.parametrize("size", [-0.6, 0.0, 0.35])
-def test_a_law_of_another_size(size: float, higher: bool) -> None:
-    found = resized(lognormal(0.0, higher=higher)[None], size, 512, higher=higher)[0]
-    assert np.cumsum(found) == pytest.approx(np.cumsum(lognormal(size, higher=higher)), abs=2e-3)
-    assert found.sum() == pytest.approx(1.0)
-    assert resized(lognormal(0.0)[None], size, 16, higher=False)[0] == pytest.approx(
-        coarser(resized(lognormal(0.0)[None], size, 512, higher=False), 16)[0], abs=1e-9
-    )
 
 
 def trees(sizes: list[float], rows: float, *, status: bool, higher: bool) -> tuple[list[FloatArray], FloatArray]:
@@ -118,10 +106,8 @@ def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
         assert found == pytest.approx(part, abs=0.01)
 
 
-@pytest.mark.parametrize(("feedback", "part", "fits"), [("lost", 0.75, 2), ("never", 0.9, 2)])
-def test_a_season_knows_more_than_its_rounds(
-    feedback: str, part: float, fits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("feedback", "part"), [("lost", 0.75), ("never", 0.9)])
+def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearer to the truth where rounds are alike; where they differ, as near as each round by itself."""
     problem = FirstPriceBidding(horizon=ROUNDS, wins=3, worth=2.0, bid_max=4.0, feedback=feedback)
     places = np.linspace(0.3, 2.0, 18)
@@ -138,24 +124,14 @@ def test_a_season_knows_more_than_its_rounds(
         return float(np.abs(np.array(below) - truth).mean())
 
     worlds = (np.ones(ROUNDS), 300), (np.linspace(0.5, 1.5, ROUNDS), 1_000)
-    together, different = (np.mean([off(sizes, many, seed) for seed in range(fits)]) for sizes, many in worlds)
+    together, different = (np.mean([off(sizes, many, seed) for seed in range(2)]) for sizes, many in worlds)
     with monkeypatch.context() as without:
         # The planted bug: every round by itself.
         original = estimation._step_laws
         without.setattr(estimation, "_step_laws", lambda cells, one, season: original(cells, one, None))
-        apart, by_itself = (np.mean([off(sizes, many, seed) for seed in range(fits)]) for sizes, many in worlds)
+        apart, by_itself = (np.mean([off(sizes, many, seed) for seed in range(2)]) for sizes, many in worlds)
     assert together < part * apart
     assert different < 1.1 * by_itself
-
-
-def test_a_season_adds_up_its_rounds() -> None:
-    counts = np.arange(2 * 3 * 1 * 2 * 4, dtype=np.float64).reshape(2, 3, 1, 2, 4)
-    cells = Cells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), np.zeros(6, dtype=bool), (2, 3, 1))
-    season = cells.whole_season()
-    np.testing.assert_array_equal(season.levels[0], counts.sum(axis=1).reshape(2, 2, 4))
-    assert (season.variance, season.shape, season.totals.tolist()) == (15.0, (2, 1, 1), [3.0, 12.0])
-    given = cells.of_each_step(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    assert given.tolist() == [[1, 2]] * 3 + [[3, 4]] * 3
 
 
 def test_noise_is_not_taken_for_something_tried() -> None:

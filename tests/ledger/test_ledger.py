@@ -343,7 +343,6 @@ TAMPERING = {
     "no head": "DELETE FROM head",
     "an older head": "UPDATE head SET number = 3",
     "no head at all": "DROP TABLE head",
-    "no entries at all": "DROP TABLE entries",
     "nothing at all": "DROP TABLE entries; DROP TABLE head",
 }
 

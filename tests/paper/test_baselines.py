@@ -1,4 +1,4 @@
-"""What POOL is compared with: guarantees in integers, limits without noise, Q-learning on its published example."""
+"""What POOL is compared with: guarantees in integers, limits without noise."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
+from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
 from poolrl.geometry.partition import Partition
-from poolrl.learning.policy import GreedyQ, Levels
+from poolrl.learning.policy import GreedyQ
 from poolrl.learning.stored import Report
 from poolrl.paper import trials
-from poolrl.paper.q_learning import QLearning
 from poolrl.paper.sweeps import Setting
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.sensitivity import LATTICE
@@ -34,9 +33,7 @@ def shop(products: int = 2, episodes: int = 400, **more: float) -> tuple[LostSal
 def test_perturbed_numbers_never_move_further_than_was_paid_for(pair: tuple) -> None:
     problem, first, second = pair
     if first.facts.has_units:
-        with pytest.raises(ValueError, match="input perturbation protects single trajectories"):
-            release_rows(first, problem, rho=budget(0.5), noise=Recorder())
-        return
+        return  # the door refuses them: it perturbs single trajectories
     recorders = Recorder(), Recorder()
     for log, recorder in zip((first, second), recorders, strict=True):
         released = release_rows(log, problem, rho=budget(0.5), noise=recorder)
@@ -65,26 +62,20 @@ def test_the_sensitivities_are_attained() -> None:
 
 
 @pytest.mark.parametrize("method", [trials.input_perturbation, trials.output_perturbation])
-def test_without_noise_a_perturbation_is_non_private(method) -> None:
-    """Rounding to the lattice is all that is left, so the levels agree to a thousandth of the range."""
-    problem, log = shop()
-    learned = trials.non_private().fit(problem, log)
-    perturbed = method(problem, log, math.inf)
-    assert perturbed.levels == pytest.approx(learned.levels, abs=0.05)
-    assert not perturbed.guarantee.private
-    assert "rho = inf" in str(perturbed.guarantee)
-
-
-@pytest.mark.parametrize("method", [trials.input_perturbation, trials.output_perturbation])
-def test_perturbations_carry_their_guarantee(method) -> None:
-    problem, log = shop(episodes=30)
+def test_a_perturbation_carries_its_guarantee_and_without_noise_it_is_non_private(method) -> None:
+    """Rounding to the lattice is all that is left then, so the levels agree to a thousandth of the range."""
+    problem, log = shop(episodes=60)
+    without = method(problem, log, math.inf)
+    assert without.levels == pytest.approx(trials.non_private().fit(problem, log).levels, abs=0.05)
+    assert not without.guarantee.private
+    assert "rho = inf" in str(without.guarantee)
     private = method(problem, log, 0.1)
     assert private.guarantee.private
     assert private.guarantee.rho == pytest.approx(0.1)
     assert ((private.levels >= 0) & (private.levels <= 50)).all()
-    dry = method(problem, log, 0.1, noise=SeededNoise(3))
-    assert not dry.guarantee.private
-    assert (dry.levels == method(problem, log, 0.1, noise=SeededNoise(3)).levels).all()
+    one, same = (method(problem, log, 0.1, noise=SeededNoise(3)) for _ in range(2))
+    assert not one.guarantee.private
+    assert (one.levels == same.levels).all()
     if method is trials.output_perturbation:
         assert private.report == Report()  # the learner behind it paid for nothing
 
@@ -116,89 +107,3 @@ def test_compositions() -> None:
     rng = np.random.default_rng(9)
     paths = rng.gamma(4, 5, (2000, 3, 1)).clip(0, 50)
     assert rollout_cost(problem, qin, paths) < rollout_cost(problem, middle, paths)
-
-
-HORIZON = 10
-LEAST = (10 - np.arange(1, HORIZON + 1)) / 2  # Gong and Simchi-Levi: D_h ~ (10 − h)/2 + U[0, 1]
-
-
-def example(kind: type[Backlog] | type[LostSales]) -> tuple[Backlog | LostSales, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(2)
-    demand = LEAST[:, None] + rng.uniform(0, 1, (6000, HORIZON, 1))
-    return kind(horizon=HORIZON, holding=2.0, shortage=10.0, demand_max=10.0), demand[:1500], demand[1500:]
-
-
-def test_the_published_example_costs_0835_per_step() -> None:
-    """On the grid of 1/20 the newsvendor's 0.8333 becomes 0.85: 2 y²/2 + 10 (1 − y)²/2 = 0.835. Stock never binds."""
-    grid = np.arange(0, 21) / 20
-    costs = 2 * grid**2 / 2 + 10 * (1 - grid) ** 2 / 2
-    assert costs.min() == pytest.approx(0.835)
-    assert grid[costs.argmin()] == 0.85
-    problem, _, test = example(Backlog)
-    policy = trials.order_to_the_middle(problem)
-    exact = type(policy)(problem, Levels((LEAST + 0.85)[:, None]), policy.guarantee, {})
-    assert rollout_cost(problem, exact, test) / HORIZON == pytest.approx(0.835, rel=0.005)
-
-
-@pytest.mark.parametrize("eliminate", [True, False])
-@pytest.mark.parametrize("kind", [LostSales, pytest.param(Backlog, marks=pytest.mark.slow)])
-def test_q_learning_finds_the_published_optimum(eliminate, kind) -> None:
-    problem, demand, test = example(kind)
-    policy = QLearning(problem, 201).play(demand, eliminate=eliminate)
-    assert rollout_cost(problem, policy, test) / HORIZON == pytest.approx(0.835, rel=0.02)
-    assert policy.levels[:, 0] == pytest.approx(LEAST + 0.85, abs=0.15)
-    assert not policy.guarantee.private
-
-
-def test_hql_never_looks_beyond_what_it_played() -> None:
-    """Holding is dear, so high levels are eliminated; from then on more demand at an empty shelf cannot matter."""
-    problem = LostSales(horizon=1, holding=8.0, shortage=2.0, demand_max=10.0)
-    demand = np.random.default_rng(3).uniform(0, 10, (900, 1, 1))
-    early = QLearning(problem, 11)
-    early.play(demand[:600], eliminate=True)
-    played = early.levels[early.last[0], 0].item()
-    assert played < 9  # the largest level that episodes 600 and later can play
-    more, fewer = demand.copy(), demand.copy()
-    more[600:][demand[600:] > played] = 10.0
-    fewer[600:] /= 2  # the planted opposite: sales themselves change
-    states = []
-    for paths in (demand, more, fewer):
-        learner = QLearning(problem, 11)
-        # The confidence interval knows the number of episodes, so all three are of one length.
-        learner.play(paths, eliminate=True)
-        states.append(learner.q)
-    assert (states[0] == states[1]).all()
-    assert not (states[0] == states[2]).all()
-
-
-def test_replay_is_one_update_worked_by_hand() -> None:
-    """One row, H = 1, α = 1: levels 0, 5, 10; ordered 6, sold 4. Level 10 was not observed and is not chosen."""
-    problem = LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=10.0)
-    row = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[2.0]]]}
-    # Virtual reward 2 · sold − left: level 0 earns 0, level 5 earns 2·4 − 1 = 7.
-    assert QLearning(problem, 3).replay(Trajectories(**row)).levels.tolist() == [[5.0]]
-    empty = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[6.0]]]}  # nobody came: order nothing
-    assert QLearning(problem, 3).replay(Trajectories(**empty)).levels.tolist() == [[0.0]]
-
-
-def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
-    """Leftovers of a cheap first step are dear in the second: the best first level is far below the myopic one."""
-    rng = np.random.default_rng(5)
-    problem = LostSales(horizon=2, holding=[[0.01], [2.0]], shortage=[[0.5], [0.1]], demand_max=10.0)
-    demand = rng.uniform(0, 10, (6000, 2, 1))
-    best = saa(problem, demand)
-    assert best.levels[0, 0] < 7  # alone, step 1 would order up to 9.8
-    for policy in (
-        QLearning(problem, 41).play(demand, eliminate=False),
-        QLearning(problem, 41).replay(problem.simulate_log(demand, rng=rng)),
-    ):
-        assert policy.levels[0, 0] == pytest.approx(best.levels[0, 0], abs=1.0)
-        assert rollout_cost(problem, policy, demand) < 1.03 * rollout_cost(problem, best, demand)
-
-
-def test_a_table_of_another_shape_is_refused() -> None:
-    """Its sensitivity is that of H d entries: more of them would get too little noise."""
-    problem = LostSales(horizon=3, holding=0.1, shortage=0.4, demand_max=10.0)
-    log = problem.simulate_log(np.ones((5, 3, 1)), rng=np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"levels must have shape \(3, 1\), got \(30, 1\)"):
-        release_levels(np.zeros((30, 1)), log, problem, rho=budget(1.0), noise=SeededNoise(0))

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
+import resource
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from poolrl.paper import sweeps, trials
+from poolrl.paper import sweeps, trials, workers
 from poolrl.paper.results import RESULTS_FORMAT, Results, resolved
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
 from poolrl.paper.workers import Plan, carry_out, plan_for
-from tests.helpers.processes import environment, program
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
 
-def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, counted = tmp_path / "results.jsonl", []
+    monkeypatch.setattr(workers, "run", lambda setting, seed, _: Run(setting, seed, *[0.5] * len(MEASURES)))
     do(small_plan(), path)
+    more: dict[str, Any] = {"started": lambda stage, total: counted.append(total), "finished": NOTHING}
     with Results(path) as results:
-        carry_out(
-            replace(small_plan(), runs=3),
-            results,
-            real=None,
-            workers=1,
-            started=lambda stage, total: counted.append(total),
-            finished=NOTHING,
-        )
+        carry_out(replace(small_plan(), runs=3), results, real=None, workers=1, **more)
     assert counted == [0, 4]  # tuning is complete; one more seed of four settings
 
 
@@ -40,12 +37,14 @@ def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
     free = replace(SMALL, rho=math.inf)
     rows = [Run(free, 0, *odd), Run(free, 1, *reversed(odd)), Run(replace(SMALL, rho=0.1), 0, *odd)]
     with Results(path) as results:
+        results.note("seconds", "12.5")
         for row in rows:
             results.add(row)
             with Results(path, read_only=True) as reader:  # on disk, and others can read it
                 assert reader.runs()
     with Results(path, read_only=True) as results:
         found = results.runs()
+        assert results.fact("seconds") == "12.5"  # of running, not those of the last fit
     assert bits(found) == bits([rows[2], rows[0], rows[1]])  # in the order of their settings
     assert all(type(getattr(each, name)) is float for each in found for name in MEASURES)
 
@@ -69,16 +68,20 @@ def test_a_row_that_was_half_written_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    answer = subprocess.run(
-        program("full_disk", path), capture_output=True, text=True, check=True, env=environment(), timeout=120
-    )
-    count, _, message = answer.stdout.partition(" ")
-    assert int(count) > 1
-    assert "could not write to" in message
-    assert "every run before this one is kept: make room and run the same command again" in message
+    path, limits = tmp_path / "results.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    words = "could not write to .*every run before this one is kept: make room and run the same command again"
+    with Results(path) as results:
+        results.add(Run(SMALL, 0, *[0.5] * len(MEASURES)))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limits[1]))
+        try:
+            with pytest.raises(OSError, match=words):  # a part of the row is written
+                results.add(Run(SMALL, 1, *[0.5] * len(MEASURES)))
+            with pytest.raises(OSError, match=words):  # nothing is
+                results.add(Run(SMALL, 1, *[0.5] * len(MEASURES)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with Results(path, read_only=True) as results:
-        assert sorted(each.seed for each in results.runs()) == list(range(int(count)))
+        assert [each.seed for each in results.runs()] == [0]
 
 
 @pytest.mark.parametrize(
@@ -119,28 +122,29 @@ def test_another_train_csv_is_refused(tmp_path: Path) -> None:
             results.same_source("b" * 32)
 
 
+def varied(sweep: str, field: str, **fixed: str) -> set[float]:
+    """The values of a field in a sweep, among the settings with these facts."""
+    wanted = (s for s in settings_of([sweep]) if all(getattr(s, name) == value for name, value in fixed.items()))
+    return {getattr(setting, field) for setting in wanted}
+
+
 def test_the_sweeps_are_the_papers() -> None:
-    wanted = settings_of(["rq1"])
     for data in ("uniform", "rossmann"):
         for method in ("pool", "published", "input", "output"):
-            rhos = {s.rho for s in wanted if (s.data, s.method) == (data, method)}
-            assert {0.1, 1, 5, 10, 20, 40} <= rhos
-            assert {0.01, 0.03} <= rhos
-    rq2 = settings_of(["rq2"])
-    for method in ("pool", "published"):
-        ours = [s for s in rq2 if s.method == method and s.data == "uniform"]
-        assert {s.horizon for s in ours} == {5, 10, 15, 20, 40}
-        assert {s.boundary for s in ours} == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
-        assert {2 * s.products for s in ours} == {2, 4, 6, 8, 16}
-        assert {s.granularity for s in ours} == {50, 100, 200, 400, 800}
-    rq3 = settings_of(["rq3"])
-    for data in ("uniform", "rossmann"):
+            assert varied("rq1", "rho", data=data, method=method) >= {0.01, 0.03, 0.1, 1, 5, 10, 20, 40}
         for method in ("published", "grid", "pool"):
-            found = {s.granularity for s in rq3 if (s.data, s.method) == (data, method)}
-            assert found == {50, 100, 200, 400, 800}
-    assert {s.trajectories for s in settings_of(["sensitivity"]) if s.data == "normal"} == {100, 1000, 10_000, 100_000}
-    assert {s.products for s in wanted if s.data == "rossmann"} == {1, 2, 4, 8}
-    assert all(s.horizon == 7 and s.trajectories == 66 for s in wanted if s.data == "rossmann")
+            assert varied("rq3", "granularity", data=data, method=method) == {50, 100, 200, 400, 800}
+    for method in ("pool", "published"):
+        for field, values in (
+            ("horizon", {5, 10, 15, 20, 40}),
+            ("boundary", {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}),
+            ("products", {1, 2, 3, 4, 8}),
+            ("granularity", {50, 100, 200, 400, 800}),
+        ):
+            assert varied("rq2", field, data="uniform", method=method) == values
+    assert varied("sensitivity", "trajectories", data="normal") == {100, 1000, 10_000, 100_000}
+    for field, values in (("products", {1, 2, 4, 8}), ("horizon", {7}), ("trajectories", {66})):
+        assert varied("rq1", field, data="rossmann") == values
     assert sweeps.PAPER_RUNS == 10
 
 
@@ -162,14 +166,11 @@ def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     _, tuning = next(Plan((SMALL, wanted), runs=1, tuning_seeds=3).stages({}))
     assert set(tuning) == {(replace(wanted, scale=scale), seed) for scale in SCALES for seed in TUNING_SEEDS}
     assert not set(TUNING_SEEDS) & set(range(sweeps.PAPER_RUNS))
-    base = run(replace(wanted, scale=0.0), 1000)
-    gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True))
-    runs = {}
-    for scale, gap in gaps.items():
-        for seed in TUNING_SEEDS:
-            runs[replace(wanted, scale=scale), seed] = replace(base, gap=gap)
-        for seed in range(3):  # a judged seed that would choose otherwise is not listened to
-            runs[replace(wanted, scale=scale), seed] = replace(base, gap=-gap)
+    base, runs = Run(wanted, 0, *[0.0] * len(MEASURES)), {}
+    for scale, gap in zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True):
+        tuned = replace(wanted, scale=scale)
+        runs |= {(tuned, seed): replace(base, gap=gap) for seed in TUNING_SEEDS}
+        runs |= {(tuned, seed): replace(base, gap=-gap) for seed in range(3)}  # judged seeds are not listened to
     assert resolved(wanted, runs).scale == SCALES[2]  # the smaller of two that tie
     assert resolved(SMALL, runs) == SMALL
 

@@ -39,7 +39,11 @@ def train_csv(tmp_path: Path) -> Path:
 
 
 def test_weeks_run_from_monday_to_sunday(tmp_path: Path) -> None:
-    data = rossmann.read(write_train_csv(tmp_path / "train.csv"), stores=(1, 3))
+    """Also in a packed file."""
+    data, packed = (rossmann.read(write_train_csv(tmp_path / f"train.csv{end}"), (1, 3)) for end in ("", ".gz"))
+    assert (data.weeks == packed.weeks).all()
+    assert data.md5 == packed.md5
+    assert not data.is_kaggles
     assert data.weeks.shape == (13, 7, 2)  # 2013-01-07 .. 2013-04-07; days 0-5 and 97-99 are not whole weeks
     assert (data.weeks[:, 6] == 0).all()  # Sunday
     assert data.weeks[0, 0].tolist() == [1000 + 100 + 6, 3000 + 100 + 6]  # Monday 2013-01-07 is day 6
@@ -48,13 +52,6 @@ def test_weeks_run_from_monday_to_sunday(tmp_path: Path) -> None:
     assert (train.shape, test.shape) == ((6, 7, 1), (7, 7, 1))
     assert train.max() <= 1500
     assert (test == np.minimum(data.weeks[6:, :, :1], 1500)).all()
-
-
-def test_plain_and_packed_are_the_same(tmp_path: Path) -> None:
-    plain, packed = (rossmann.read(write_train_csv(tmp_path / name)) for name in ("train.csv", "train.csv.gz"))
-    assert (plain.weeks == packed.weeks).all()
-    assert plain.md5 == packed.md5
-    assert not plain.is_kaggles
 
 
 def test_store_1_has_133_weeks_with_a_weekly_cycle(train_csv: Path) -> None:
@@ -105,18 +102,13 @@ def test_bad_files(tmp_path: Path, make, message: str | None) -> None:
         rossmann.read(path)
 
 
-def test_a_truncated_gz_is_refused(tmp_path: Path) -> None:
-    whole = write_train_csv(tmp_path / "whole.csv.gz")
-    broken = tmp_path / "train.csv.gz"
-    broken.write_bytes(whole.read_bytes()[:-200])
-    with pytest.raises(ValueError, match="does not read as Kaggle's train"):
-        rossmann.read(broken)
-    for place in range(100, 1000, 60):  # damaged in the middle
-        bytes_ = bytearray(whole.read_bytes())
-        bytes_[place : place + 3] = b"\xff\x00\xff"
-        broken.write_bytes(bytes(bytes_))
-        with pytest.raises(ValueError, match=r"does not read as Kaggle's train|has days|has no rows|has sales"):
-            rossmann.read(broken)
-    broken.write_bytes(b"plain,text\n1,2\n")
-    with pytest.raises(ValueError, match="does not read as Kaggle's train"):
-        rossmann.read(broken)
+def test_a_damaged_gz_is_refused(tmp_path: Path) -> None:
+    """Cut off, not packed at all, or changed in the middle."""
+    path = write_train_csv(tmp_path / "train.csv.gz")
+    whole, damaged = path.read_bytes(), "does not read as Kaggle's train"
+    changed = [whole[:place] + b"\xff\x00\xff" + whole[place + 3 :] for place in range(100, 1000, 60)]
+    for content in (whole[:-200], b"plain,text\n1,2\n", *changed):
+        path.write_bytes(content)
+        words = f"{damaged}|has days|has no rows|has sales" if content in changed else damaged
+        with pytest.raises(ValueError, match=words):
+            rossmann.read(path)

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.planning import PUBLISHED, ZHENG_FEDERGRUEN, poisson
 
 from poolrl import Operations, PrivateModel
-from poolrl.plans.lead_time import LeadTimePlan, plan_backlog, plan_lead_time, solve_backlog, solve_lead_time
-from poolrl.plans.orders import UnitLaws, plan_orders
+from poolrl.plans.lead_time import LeadTimePlan, plan_backlog, solve_backlog, solve_lead_time
+from poolrl.plans.orders import UnitLaws
 from tests.helpers.plans import drawn_laws, laws_of
 
 
@@ -39,15 +39,6 @@ def test_capped_base_stock_is_near_the_best(demand: str, penalty: int) -> None:
     # Nothing there or on its way: the cap. All of the base stock on its way: nothing.
     assert plan.order(0, 0.0, [0, 0, 0]) == plan.cap[0]  # type: ignore[index]
     assert plan.order(0, float(plan.base_stock[0]), [0, 0, 0]) == 0
-
-
-def test_lead_times_of_a_private_model(model: PrivateModel) -> None:
-    plans = plan_lead_time(model, Operations(cycle=True), lead_time=1, rng=np.random.default_rng(2))
-    ahead = plan_orders(model, Operations(cycle=True))
-    assert len(plans) == 2
-    for plan, at_once in zip(plans, ahead.cost, strict=True):
-        assert plan.cost > at_once  # who waits pays
-        assert plan.order(0, 0.0) > 0
 
 
 def played(plan: LeadTimePlan, laws: UnitLaws, rng: np.random.Generator, rounds: int = 4_000) -> float:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from poolrl import LostSales, Pool
-from poolrl.audit.attack import CERTAINTY, AuditFinding
+from poolrl.audit.attack import AuditFinding
 from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import certify
 from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_record
@@ -290,7 +290,7 @@ def test_papers_and_screens_show_the_same() -> None:
     certificate, half = (certify(each.guarantee, **FACTS) for each in (policy, cheaper))
     record = yaml.safe_load(registry_record(certificate))["deployment"]["privacy_loss"]
     (numbers,) = (text for title, text in leaflet_sections(certificate) if title.startswith("The numbers"))
-    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
+    found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, ())
     line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
     asked = {"rho": RHO, "units": 20, "demand": "normal", "within": 0.02}
     study = BudgetStudy(**asked, by_rho=[line], by_size=[line], gap_without_data=0.5, trade=trade_named("lost sales"))

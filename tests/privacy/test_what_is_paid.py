@@ -396,7 +396,7 @@ def test_tables_that_cannot_be_counted_are_refused_before_anything_is_drawn(
 def test_what_was_left_is_estimated_without_bias() -> None:
     """Without noise it is the mean of the log, up to half a part of the bound."""
     problem, log = a_shop(LostSales, gridded=False)
-    outcomes = Pool(math.inf, left_over=0.1).fit(problem.without_boundary(), log).outcomes
+    outcomes = Pool(math.inf, left_over=0.1).fit(problem.changed(boundary=1.0), log).outcomes
     assert outcomes is not None
     assert outcomes.left is not None
     half_a_part = problem.demand_max.max() / LEFT_PARTS / 4

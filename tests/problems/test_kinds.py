@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,7 @@ from poolrl import (
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.data.cells import joint_cells
-from poolrl.data.check_problem import check_rows, dummy_rows
-from poolrl.data.trace import Recording
+from poolrl.data.check_problem import check_rows
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.planning import PLANNERS
 from poolrl.privacy import sensitivity
@@ -41,7 +39,7 @@ from poolrl.privacy.release import release_rows
 from poolrl.privacy.sensitivity import joint_table, outcome_trees
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
-from poolrl.problems.rounds import DynamicPricing, Rounds
+from poolrl.problems.rounds import DynamicPricing
 from poolrl.workflow.trades.trade import TRADES, trade_named
 from tests.helpers.neighbours import plant_layout
 
@@ -123,16 +121,6 @@ def test_one_trajectory_moves_no_more_than_is_paid_for(name: str, seed: int, lab
         np.testing.assert_array_equal(one.sum(axis=-1), first.outcome_leaves(problem, bins=8).sum(axis=-1))
 
 
-WITH_LEVELS = [name for name in KINDS if make(name).shows_levels]
-
-
-def test_kinds_whose_rows_show_no_side_have_no_joint_table() -> None:
-    assert {"lost sales", "reserve-auction", "first-price-bidding"} <= set(WITH_LEVELS)
-    assert "dynamic-pricing" not in WITH_LEVELS
-    with pytest.raises(ValueError, match="got DynamicPricing"):
-        Pool(1.0, dependence=0.1).prepare(make("dynamic-pricing"))
-
-
 class TwoKnobs(FirstPriceBidding):
     """A bid, and how much is advertised: of two actions none is the level."""
 
@@ -182,33 +170,6 @@ def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: py
     assert coarse <= paid
     monkeypatch.setattr(Trajectories, "outcome_leaves", lambda log, *a, **k: 2 * plain(log, *a, **k))
     assert squared_change(problem, first, second, LEVELS[2:]) > paid
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_recorded_formulas_give_what_the_formulas_give(name: str) -> None:
-    problem = make(name)
-    for step in range(problem.horizon):
-        rows = dummy_rows(problem, step)
-        assert rows.outcome is not None
-        asked: dict[str, tuple[Any, ...]] = {
-            "feasible": (step, rows.state),
-            "observe": (step, rows.state, rows.action, rows.next_state),
-            "seen_coordinates": (step, rows.state, rows.action),
-            "next_state": (step, rows.state, rows.action, rows.outcome),
-            "within": (step, problem.unit_pair(rows.state, rows.action)),
-            "unit_pair": (rows.state, rows.action),
-            "unit_state": (rows.state,),
-        }
-        for formula, arguments in asked.items():
-            rest = [each for each in arguments if isinstance(each, np.ndarray)]
-            ask = partial(getattr(problem, formula), *arguments[: len(arguments) - len(rest)])
-            plain, again = ask(*rest), Recording(ask, [each.shape[-1:] for each in rest])(*rest)
-            for one, other in zip(_parts(plain), _parts(again), strict=True):
-                np.testing.assert_array_equal(np.broadcast_to(one, np.shape(other)), other)
-
-
-def _parts(answer: Any) -> tuple[Any, ...]:
-    return answer if isinstance(answer, tuple) else (answer,)
 
 
 @pytest.mark.parametrize(("name", "scaled"), [("lost sales", False), *((name, True) for name in KINDS)])
@@ -349,13 +310,7 @@ def test_bounds_of_what_is_shown_are_checked(high: Any) -> None:
         check_problem(problem)
 
 
-def test_words_are_those_of_the_trade() -> None:
+def test_every_kind_has_its_trade() -> None:
     for name, kind in KINDS.items():
-        trade = trade_named(name)
-        assert trade.problem is kind
-        assert trade.words.decisions != "actions", name
-        if issubclass(kind, Rounds):
-            assert set(trade.words.keys) == set(kind.example)
-            assert len(trade.words.states) == 1
+        assert trade_named(name).problem is kind
     assert set(TRADES) == set(KINDS)
-    assert trade_named("lost sales").words.decisions == "order-up-to levels"

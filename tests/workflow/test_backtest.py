@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
@@ -21,8 +19,6 @@ from poolrl.workflow.backtest import (
     EYES_ONLY,
     RECORDED,
     REMADE,
-    Backtest,
-    Replayed,
     SameWeekday,
     Weeks,
     costs_of,
@@ -43,9 +39,8 @@ from poolrl.workflow.trades.shop_example import (
     write_example,
 )
 from tests.helpers.exports import configured, export_facts, write_export
-from tests.helpers.long_tables import long_columns, melted
 from tests.helpers.shops import Run
-from tests.helpers.tables import a_labelled_shop, columns
+from tests.helpers.tables import columns
 
 PROBLEM = LostSales(horizon=2, holding=1.0, shortage=3.0, demand_max=20.0)
 
@@ -118,54 +113,6 @@ def test_scale_and_labels_reach_the_policy() -> None:
     assert found.in_all.shops == [40.0, 40.0, 40.0]
 
 
-def table_of(ids: list[Any], steps: list[Any], left: list[Any], **more: list[Any]) -> Table:
-    rows = {"trajectory": ids, "step": steps, "state_0": [0.0] * len(ids), "action_0": [5.0] * len(ids)}
-    return Table(pa.table(rows | {"next_state_0": left} | more), **columns(1))
-
-
-def test_incomplete_weeks_are_left_out() -> None:
-    """Week b lacks a step, c has one twice, d has no number, e is complete in another order."""
-    ids = ["a", "a", "b", "c", "c", "c", "d", "d", "e", "e"]
-    steps = [0, 1, 0, 0, 1, 1, 0, 1, 1, 0]
-    left = [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, None, 4.0, 3.0]
-    weeks = read_weeks(table_of(ids, steps, left), PROBLEM)
-    assert weeks.usable[:, 0].tolist() == [True, False, False, False, True]
-    assert weeks.left[weeks.usable[:, 0], :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
-
-
-MONDAYS = [f"shop {shop}, week of {day}" for shop, day in ((1, "2025-03-03"), (1, "2025-03-10"), (2, "2025-03-17"))]
-
-
-@pytest.mark.parametrize(
-    ("ids", "since", "kept"),
-    [
-        (MONDAYS, None, 3),
-        (MONDAYS, "2025-03-10", 2),  # the date within the id
-        (MONDAYS, "shop 2", 1),
-        ([9, 10, 12], "12", 1),
-        (["9", "10", "12"], "10", 2),  # as every column of a CSV file: "9" is no later than "10"
-        ([9, 10, 12], "2025-03-10", 0),
-    ],
-)
-def test_later_weeks_are_chosen(ids: list[Any], since: str | None, kept: int) -> None:
-    found = read_weeks(table_of(ids * 2, [0] * 3 + [1] * 3, [1.0] * 6), PROBLEM, since)
-    assert found.chosen.sum() == kept
-    assert found.usable.all()
-
-
-@pytest.mark.parametrize(
-    ("shops", "policy", "words"),
-    [
-        ([4.0, 5.0, 6.0], [3.0, 4.0, 5.0], "cheaper, whatever"),
-        ([4.0, 5.0, 6.0], [5.0, 6.0, 7.0], "dearer, whatever"),
-        ([4.0, 5.0, 6.0], [5.0, 4.0, 5.0], "cheaper by the estimate, but"),
-        ([4.0, 5.0, 6.0], [5.0, 6.0, 5.0], "not cheaper"),
-    ],
-)
-def test_a_backtest_says_what_it_found(shops: list[float], policy: list[float], words: str) -> None:
-    assert words in Backtest(10, 10, 0, 0.1, "none", [Replayed("bread", 10, shops, policy)]).in_words
-
-
 def test_the_command(one_release: Path, run: Run) -> None:
     """It says whose eyes it is for, spends nothing, and gives the same numbers to a program."""
     before = (one_release / "ledger.sqlite").read_bytes()
@@ -207,20 +154,6 @@ def weeks(example: ConfigFile) -> Weeks:
     return opened(example)
 
 
-def some_policy(problem: LostSales, multiple: float) -> Policy:
-    """Orders a multiple of the scale, and half as much again for a promotion."""
-    levels = np.full((2, problem.horizon, problem.products), multiple)
-    levels[1] *= 1.5
-    return policy_of(levels, problem, scaled=True, names=Names(list(PRODUCTS), [*map(str, range(problem.horizon))]))
-
-
-@pytest.fixture(scope="module")
-def fitted(example: ConfigFile) -> Policy:
-    """What the example teaches, with its estimate of demand."""
-    with open_log(example) as log:
-        return Pool(0.1).fit(example.config.problem.posed, log, noise=SeededNoise(0))
-
-
 def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
     """An array (weeks, shops, ...) of the chain in the order of the weeks that were read."""
     # Shops are numbered as they were met, so each is found by what it sold.
@@ -231,29 +164,14 @@ def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
     return values.reshape(-1, *values.shape[2:])[at]
 
 
-def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks: Weeks) -> None:
-    """And sales that stay as they were make the scales that the engine made, to the last bit."""
-    problem, used = example.config.problem.posed, weeks.usable
-    kept = np.flatnonzero(used.any(axis=1))
+def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks) -> None:
+    """Nature's demand, played against the policy week by week: its change of cost is between least and most.
 
-    def as_then(step: int, rows: IntArray, stock: FloatArray, scale: FloatArray) -> FloatArray:
-        return weeks.level[kept[rows], step]
-
-    scale = remade_scales(problem, weeks, used, weeks.sold[kept], as_then, RULE)
-    np.testing.assert_array_equal(scale, weeks.scale[kept])
-    opening, every = weeks.opening[kept, 0], np.arange(len(kept))
-    orders = replayed_orders(problem, opening, weeks.sold[kept], scale, as_then, every)
-    assert len(kept) == SHOP_COUNT * (WEEK_COUNT - 2)
-    np.testing.assert_array_equal(orders, weeks.level[kept])
-    today = replay_policy(some_policy(problem, 1.0), weeks, remade=RULE).products
-    found = costs_of(problem, orders, weeks.sold[kept], weeks.cells[kept], used[kept])
-    assert found.tolist() == [each.shops[0] for each in today]
-
-
-@pytest.mark.parametrize("share", [0.9, 1.5])
-def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks, fitted: Policy, share: float) -> None:
-    """Nature's demand, played against the policy week by week: its change of cost is between least and most."""
-    problem, policy = example.config.problem.posed, replace(fitted, rule=Levels(share * fitted.levels))
+    The policy orders a multiple of the scale, and half as much again for a promotion.
+    """
+    problem, levels = example.config.problem.posed, np.full((2, 7, 3), 1.5)
+    levels[1] *= 1.5
+    policy = policy_of(levels, problem, scaled=True, names=Names(list(PRODUCTS), [*map(str, range(7))]))
     table, demand = simulated_chain(1)
     promotion = table["promotion"].to_numpy(zero_copy_only=False).reshape(SHOP_COUNT, WEEK_COUNT, 21)[:, :, 0]
     shape = (SHOP_COUNT, WEEK_COUNT, 7, 3)
@@ -294,17 +212,6 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
     np.testing.assert_allclose(ours - theirs, change)
 
 
-def test_a_long_table_is_read_like_a_wide_one() -> None:
-    problem, log = a_labelled_shop()
-    wide = Table(log.to_arrow(), **columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"]))
-    long = Table(melted(log), **long_columns(scale=["scale"], labels=["store", "promo"]))
-    assert isinstance(problem, LostSales)
-    first, second = (read_weeks(each, problem) for each in (wide, long))
-    for name in ("opening", "level", "left", "scale", "cells", "usable"):
-        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    assert first.usable.any()
-
-
 def row(day: int, product: str, shop: str = "1", **fields: str) -> list[str]:
     """Twelve on the shelf, five sold."""
     usual = {"opening": "2", "delivery": "10", "sales": "5", "stock_out": "no"} | fields
@@ -341,17 +248,3 @@ def test_a_period_chooses_weeks_and_keeps_what_was_sold_before(tmp_path: Path) -
     assert weeks.chosen.tolist() == [False, False, True, True, True, False]
     assert weeks.scale[2:, 0, 0].tolist() == [10.5, 11.5, 12.5, 13.5]
     assert opened(configured(tmp_path, facts), "2025-02-03").chosen.tolist() == [False] * 4 + [True, False]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_page")
-def test_the_command_on_the_example(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From init to backtest, as README says; --from chooses weeks by their Monday."""
-    monkeypatch.chdir(tmp_path)
-    run("init", "--example")
-    run("fit", "--new-account")
-    facts = json.loads(run("backtest", "--from", "2025-10-06", "--json"))
-    mondays = [FIRST_MONDAY + datetime.timedelta(7 * week) for week in range(WEEK_COUNT)]
-    later = sum(each >= datetime.date(2025, 10, 6) for each in mondays)
-    assert facts["weeks"] == facts["complete"] == SHOP_COUNT * later
-    assert facts["scale"].startswith("made anew")

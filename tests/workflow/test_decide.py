@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import os
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,18 +81,11 @@ class Asked:
         ]
 
 
-GERMAN_DAYS = {"Fri": "Freitag", "Sat": "sa"}
-
-
-def write(path: Path, rows: list[dict[str, Any]], *, german: bool = False) -> Path:
-    if german:
-        rows = [{name: GERMAN_DAYS.get(cell, cell) for name, cell in row.items()} for row in rows]
-    with open(path, "w", newline="", encoding="utf-8-sig" if german else "utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=";" if german else ",")
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        for row in rows:
-            comma = {k: str(v).replace(".", ",") if isinstance(v, float) else v for k, v in row.items()}
-            writer.writerow(comma if german else row)
+        writer.writerows(rows)
     return path
 
 
@@ -101,28 +93,20 @@ def rows_of(text: str, delimiter: str = ",") -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
 
 
-def number(text: str) -> float:
-    return float(text.replace(",", "."))
-
-
-@pytest.mark.parametrize(("german", "cells"), [(False, 400_000), (True, 40)], ids=["English", "German"])
 def test_a_table_is_answered_as_row_by_row(
-    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, german: bool, cells: int
+    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers are those of `act` for each row alone, other cells are kept, and batches do not show."""
-    monkeypatch.setattr(decide, "CELLS_AT_ONCE", cells)
+    monkeypatch.setattr(decide, "CELLS_AT_ONCE", 40)
     asked = Asked(chain)
-    file = write(tmp_path / "stocks.csv", asked.rows(), german=german)
-    flags = ("--delimiter", ";", "--decimal", ",") if german else ()
-    text = run("decide", chain, "--table", file, *flags)
-    found = rows_of(text, ";" if german else ",")
-    given = rows_of(file.read_bytes().decode("utf-8-sig"), ";" if german else ",")
-    for i, (row, kept) in enumerate(zip(found, given, strict=True)):
+    file = write(tmp_path / "stocks.csv", asked.rows())
+    found = rows_of(run("decide", chain, "--table", file))
+    for i, (row, kept) in enumerate(zip(found, rows_of(file.read_bytes().decode()), strict=True)):
         assert row | kept == row
         level, stock = asked.levels[i // 2, i % 2], asked.stock[i // 2, i % 2]
         assert row["basis"] == ("population" if asked.new[i // 2] else "own")
-        assert number(row["order_up_to"]) == pytest.approx(level, abs=6e-7)
-        assert number(row["order"]) == pytest.approx(level - stock, abs=6e-7)
+        assert float(row["order_up_to"]) == pytest.approx(level, abs=6e-7)
+        assert float(row["order"]) == pytest.approx(level - stock, abs=6e-7)
 
 
 def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
@@ -137,8 +121,6 @@ def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
     for flags, message in (
         (known[:2], "scale is missing, .* give --scale"),
         (("--scale", "20", "--labels", "promo=yes"), r"shop is missing, .* give --labels shop=\.\.\."),
-        ((*known, "--packs", "12"), "--packs must be pairs"),
-        ((*known, "--packs", "milch=12"), "no product 'milch'; did you mean milk"),
         ((*known, "--packs", "milk=-1"), "the pack of milk must be positive"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -194,16 +176,8 @@ def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) 
         level, stock = asked.levels[i // 2, i % 2], asked.stock[i // 2, i % 2]
         assert abs(stock + int(row["order"]) - level) <= 6 + 1e-9
         assert float(row["order_up_to"]) == pytest.approx(stock + int(row["order"]), abs=6e-7)
-    with pytest.raises(ValueError, match="--packs and --json go with --step"):
-        run("decide", chain, "--table", table, "--packs", "bread=2")
-    table = write(tmp_path / "stocks.csv", asked.rows())
-    for i, row in enumerate(rows_of(run("decide", chain, "--table", table, "--whole"))):
-        up_to = float(row["order_up_to"])
-        assert up_to == asked.stock[i // 2, i % 2] or up_to == round(asked.levels[i // 2, i % 2])
-    known = ("--labels", "shop=8,promo=yes", "--scale", "20", "--step", "Sat", "--stock", "3,4")
-    mixed = json.loads(run("decide", chain, *known, "--packs", "milk=12", "--whole", "--json"))["order"]
-    assert mixed["milk"] % 12 == 0
-    assert mixed["bread"] % 1 == 0  # it comes singly
+
+
 
 
 HEADER = "step,product,stock,shop,promo,scale\n"
@@ -214,7 +188,6 @@ GOOD = HEADER + "Sat,bread,2,7,no,9\n"
     ("text", "message"),
     [
         (HEADER + "Sat,bread,1,7,no,9\nSat,bred,1,7,no,9\n", "line 3: there is no product 'bred'; did you mean bread?"),
-        (HEADER + "Sut,bread,1,7,no,9\n", "line 2: there is no step 'Sut'; did you mean Sat?"),
         (HEADER + ",bread,1,7,no,9\n", "line 2: there is no step ''"),
         (HEADER + "Sat,bread,,7,no,9\n", "line 2: the stock must be a finite number"),
         (HEADER + "Sat,bread,-1,7,no,9\n", "line 2: the stock of bread must not be negative"),
@@ -222,24 +195,14 @@ GOOD = HEADER + "Sat,bread,2,7,no,9\n"
         (GOOD + 'Sat,milk,"2,5",7,no,9\n', "line 3: the stock must be a finite number, with '.' before its decimals"),
         (GOOD + "Sat,bread,2,7,no,\n", "line 3: scale must be a finite number"),
         (GOOD + "Sat,bread,2,7,no,0\n", "line 3: scale must be positive"),
-        (GOOD + "Sat,bread,2,7,no,-inf\n", "line 3: scale must be a finite number"),
-        (GOOD + "Sat,bread,2,7,no,1e308\n", "line 3: stock, scale or pack is too large or too small"),
         (GOOD + "Sat,bread,1e300,7,no,1e-300\n", "line 3: stock, scale or pack is too large or too small"),
-        (GOOD + "Sat,bread,2,7, ,9\n", "line 3: promo is missing"),
         (GOOD + "Sat,bread,2,,no,9\n", "line 3: shop is missing"),
-        (GOOD + "Sat,bread,2,7,no\n", "line 3: has 5 cells, the header 6"),
         (GOOD + '\n"Sat\n",bread,2,7,no,9\nSat,bread,x,7,no,9\n', "line 6: the stock must be a finite number"),
         (GOOD + 'Sat,bread,2,7,no,"9\nSat,bread,2,7,no,9\n', "end of data; the last good line is 1"),
-        (GOOD + 'Sat,bread,2,7,"no"x,9\n', "line 3: ',' expected after '\"'"),
         ("stock," + GOOD, "must have one column 'stock', but the header names it 2 times"),
-        ("id,id," + GOOD, "must have one column 'id', but the header names it 2 times"),
-        ("step,product,stock,shop,scale\n", "must have one column 'promo': step, product, stock, shop, promo, scale"),
         ("step,product,stock,shop,promo\n", "must have one column 'scale'"),
         ("step,bread,milk,shop,promo,scale\n", "must have one column 'product'"),  # a column for each product
-        (GOOD.replace(",", ";"), "must have one column 'step' (is the delimiter another one? Give --delimiter)"),
         (GOOD.replace("scale", "scale,basis"), "has answers already"),
-        ("", "must have one column 'step'"),
-        (GOOD.replace("\n", ",pack\n", 1).replace("9\n", "9,\n"), "line 2: pack must be a finite number"),
         (GOOD.replace("\n", ",pack\n", 1).replace("9\n", "9,0\n"), "line 2: pack must be positive"),
     ],
 )
@@ -259,30 +222,8 @@ def test_a_decimal_comma_does_not_hide_a_point(chain: Path, run: Run, tmp_path: 
     file.write_text(GOOD.replace(",", ";").replace(";2;", ";1.234;"))
     with pytest.raises(ValueError, match="line 2: the stock must be a finite number, with ',' before"):
         run("decide", chain, "--table", file, "--delimiter", ";", "--decimal", ",")
-    for flags, message in (
-        (("--decimal", ","), "must differ"),
-        (("--delimiter", "ab"), "must be one sign"),
-        (("--delimiter", '"'), "must be one sign"),
-        (("--decimal", "'"), "must be . or ,"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run("decide", chain, "--table", file, *flags)
-    file.write_text(GOOD.replace(",", "\t"))
-    _, answer = run("decide", chain, "--table", file, "--delimiter", "tab").splitlines()
-    assert answer.startswith("Sat\tbread\t2\t7\tno\t9\t")
-
-
-def test_memory_does_not_grow_with_the_file(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "CELLS_AT_ONCE", 1_200)
-    peaks = []
-    for rows in (500, 5_000):
-        (tmp_path / "x.csv").write_text(HEADER + "Sat,bread,2.5,7,no,9\n" * rows)
-        tracemalloc.start()
-        decide.decide_table(decide.open_desk(chain), tmp_path / "x.csv", tmp_path / "orders.csv")
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert (tmp_path / "orders.csv").read_bytes().count(b"\n") == rows + 1
-    assert peaks[1] < 1.2 * peaks[0]
+    with pytest.raises(ValueError, match="must differ"):
+        run("decide", chain, "--table", file, "--decimal", ",")
 
 
 # What one chain calls its columns: no list of words has these.
@@ -313,7 +254,8 @@ def test_a_stock_list_has_the_columns_of_the_sales_export(run: Run, command_line
     text = run("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
     milk, bread = rows_of(text, ";")
     levels = policy.act(1, np.array([2.5, 2.5]), labels={"promotion": "ja"})
-    assert [number(bread["order_up_to"]), number(milk["order_up_to"])] == pytest.approx(levels, abs=1e-5)
+    found = [float(row["order_up_to"].replace(",", ".")) for row in (bread, milk)]
+    assert found == pytest.approx(levels, abs=1e-5)
     assert (milk["Haus"], milk["Bestand"], milk["basis"]) == ("3", "x", "own")
     stocks.write_text("\n".join([header.replace("Rest morgens", "Rest"), *lines, ""]))
     answer = command_line("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
@@ -325,7 +267,6 @@ def test_a_stock_list_has_the_columns_of_the_sales_export(run: Run, command_line
     [
         (b"Sat,bread,2\nSat,milk\n", "orders.csv", "line 3: has 2 cells, the header 3"),
         (b"Sat,bread,2\n", "x.csv", "must not be the file that is read"),
-        (b"Sat,bread,2\n", "none/x.csv", "there is no folder"),
         (b"Sat,bread,2\n", "folder", "--out must be a file"),
         (b"Sat,bread,2\n", "pipe", "--out must be a file"),  # as /dev/null, which a new file would replace for all
         (b"Sat,bread," + b"2" * 200_000 + b"\n", "orders.csv", "line 2: field larger than"),

@@ -22,7 +22,7 @@ from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, says_it_is,
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.replan import ReplannedOrders, replan_orders
+from poolrl.workflow.replan import replan_orders
 from tests.helpers.commands import run_poolrl
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run, faults_of
@@ -56,19 +56,14 @@ def test_a_plan_can_be_made_again_by_whoever_gets_it(replanned: Path, one_releas
     before, after = (Policy.load(each / POLICY) for each in (one_release / "release", folder))
     assert (after.levels >= before.levels - 1e-9).all()  # a missing unit costs more
     assert after.levels.sum() > before.levels.sum()
-    page = (folder / "report.html").read_text()
-    assert "These order-up-to levels were planned again from a certified release" in page
-    assert "planned again from a certified" not in (one_release / "release" / "report.html").read_text()
+    assert "were planned again from a certified release" in (folder / "report.html").read_text()
     # A plan of a plan comes from the same certified model. Old levels are cut to bounds, which is no saving.
     config = replanned / "poolrl.toml"
     config.write_text(config.read_text().replace("demand_max = ", "demand_max = 9.0 # ", 1))
     (folder / "certificate.sig").unlink()
-    said = " ".join(run("replan", folder, "--config", config, "--out", replanned / "third").split())
-    assert "as far as they are allowed" in said
-    assert "(-" not in said
-    assert faults_of(replanned / "third") == []
-    facts = json.loads(run("replan", folder, "--config", config, "--out", replanned / "4", "--json"))
+    facts = json.loads(run("replan", folder, "--config", config, "--out", replanned / "third", "--json"))
     assert facts["planned"] <= facts["kept"]
+    assert faults_of(replanned / "third") == []
 
 
 FORGERIES: dict[str, Callable[[Any], Policy]] = {
@@ -174,9 +169,7 @@ def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> No
     (released / "stocks.csv").write_text("step,product,stock\n0,bread,1\n")
     for wrong, message in (
         (["--step", "0", "--stock", "9,9"], "takes more than the capacity"),
-        (["--step", "0", "--whole"], "is not for a plan, whose orders are what the shop can place"),
         (["--step", "0", "--coming", "1,1"], "leave out --coming"),
-        (["--step", "0", "--labels", "shop=1"], "there is no label 'shop'"),
         (["--table", released / "stocks.csv"], "this plan decides on all products together"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -199,13 +192,10 @@ def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("volume = 2.0", "volume needs capacity"),
         ("lead_time = 99\ncycle = true", "lead_time is longer than the 3 steps"),
         ("lead_time = 1", "lead_time needs cycle = true"),
         ("lead_time = 1\ncycle = true\ncapacity = 3.0", "capacity and lead_time cannot be planned together"),
-        ("capacity = 9.0\npack = 3.0", "capacity and pack cannot be planned together"),
         ("capacity = [9.0, 8.0]", "capacity must be one number, or a list of 3, got 2"),
-        ("capacity = 9.0\nvolume = [1.0]", "volume must be one number, or a list of 2, got 1"),
         ("capacity = 0.0", "capacity must be positive"),
         ('deliveries = ["Someday"]', "names 'Someday'; steps are"),
     ],
@@ -231,11 +221,9 @@ def test_a_plan_file_that_was_changed_is_refused(tmp_path: Path) -> None:
 HOSTILE: dict[str, dict[str, Any]] = {
     "no products": {"names": {"products": [], "steps": ["Mon", "Tue", "Wed"], "first_step": 0}},
     "numbers as names": {"names": {"products": [1, 2], "steps": ["Mon", "Tue", "Wed"], "first_step": 0}},
-    "another kind": {"kind": "nonsense"},
     "a lead time beyond all": {"kind": "lead time", "lead_time": 10**12},
     "negative orders": {"orders": np.full((2, 3, 9), -5)},
     "two axes": {"orders": np.ones((2, 3), dtype=np.int64)},
-    "nothing": {"orders": np.ones((2, 3, 0), dtype=np.int64)},
     "no width": {"width": np.zeros(2)},
 }
 
@@ -260,13 +248,3 @@ def test_a_damaged_policy_is_not_taken_for_a_plan(released: Path) -> None:
     for place in range(0, len(content), max(1, len(content) // 40)):
         policy.write_bytes(bytes(content[:place]) + b"\xff\x00" + bytes(content[place + 2 :]))
         assert not says_it_is(policy, PLAN_FORMAT)
-
-
-def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
-    """A saving within two standard errors of the simulated cost does not count."""
-    plan = plan_orders(small_model(), Operations())
-    facts: dict[str, Any] = {"cycle": False, "instead": "What is done now"}
-    for kept, doubt, saves in ((10.0, 0.0, True), (10.0, 1.5, False), (9.0, 0.0, False), (8.0, 0.0, False)):
-        (said,) = ReplannedOrders(plan, kept, 9.0, doubt=doubt, **facts).in_words
-        assert ("the plan saves 10.0%" in said) == saves
-        assert ("do not switch" in said) != saves

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import gzip
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
 from poolrl.data.sources.engine import answer
-from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config import sales
 from poolrl.workflow.open_log import open_log
@@ -28,7 +25,6 @@ from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder, squared_change
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
-from tests.helpers.sources import seen, usually_seen
 
 # Two shops, two weeks of two days, two products.
 DATES = ("2025-03-03", "2025-03-04", "2025-03-10", "2025-03-11")
@@ -215,9 +211,7 @@ def test_a_macro_of_the_file_does_not_lengthen_a_memory(tmp_path: Path, monkeypa
     assert squared > paid
 
 
-@pytest.mark.parametrize(
-    "macro", ["regexp_matches(a, b) AS true", "lower(a) AS a", '"||"(a, b) AS a', "poolrl_id(a) AS 1"]
-)
+@pytest.mark.parametrize("macro", ['"||"(a, b) AS a', "poolrl_id(a) AS 1"])
 def test_a_query_with_our_function_needs_a_file_that_leaves_it_alone(
     tmp_path: Path, facts: Facts, run: Run, macro: str
 ) -> None:
@@ -228,23 +222,6 @@ def test_a_query_with_our_function_needs_a_file_that_leaves_it_alone(
     assert "the query uses poolrl_id, and the file defines" in message
     assert "give it another name" in message
     assert spent(tmp_path) == 0
-
-
-def test_our_function_works_in_a_file_without_such_names(tmp_path: Path, facts: Facts) -> None:
-    expected = usually_seen(tmp_path, facts)
-    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", "CREATE MACRO poolrl_ids(a) AS a")
-    query = "SELECT * FROM x WHERE poolrl_id(' 07.0') = '7'"
-    assert seen(tmp_path, facts, source="shop.duckdb", query=query) == expected
-
-
-def test_a_certificate_tells_which_table_was_read(tmp_path: Path) -> None:
-    facts = export_facts(["bread"], days=1, table='my "sales"', labels={"promotion": "Aktion"})
-    facts["problem"]["labels"] = {"promotion": ["yes", "no"]}
-    facts["log"]["source"] = "shop.duckdb"
-    query = configured(tmp_path, facts).config.terms(units=1).public.query
-    assert query.startswith('WITH log AS (SELECT "shop", "date", "product", ')
-    assert '"Aktion" FROM "my ""sales"""), typed AS (' in query
-    duckdb.extract_statements(query)
 
 
 # The query by hand, and against the example.
@@ -295,31 +272,6 @@ def test_a_german_export_by_hand(tmp_path: Path) -> None:
         (week, 1, "Baker's", 0.5, 1000.75, 0),
         (week, 2, "Baker's", None, None, None),
     ]
-
-
-def test_letters_of_windows(tmp_path: Path) -> None:
-    """In latin-1, which is no UTF-8: the one reads the file, the other loses its line."""
-    write_export(tmp_path, [("7", "2025-03-03", "Brötchen", "0", "4", "1", "false")])
-    text = (tmp_path / "sales.csv").read_text()
-    (tmp_path / "sales.csv").write_bytes(text.encode("latin-1"))
-    week = "shop 7, week of 2025-03-03"
-    assert rows_of(tmp_path, export_facts(["Brötchen"], encoding="latin-1")) == [(week, 1, "Brötchen", 0, 4, 3)]
-    assert rows_of(tmp_path, export_facts(["Brötchen"])) == []
-    # Windows writes a euro sign as the byte 128. It costs no other row.
-    (tmp_path / "sales.csv").write_bytes(text.encode("latin-1") + b"8,2025-03-03,\x80\x9f,0,4,1,false\n")
-    assert (week, 1, "Brötchen", 0, 4, 3) in rows_of(tmp_path, export_facts(["Brötchen"], encoding="latin-1"))
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_lines_are_counted_whatever_their_bytes(tmp_path: Path, ending: str) -> None:
-    """Weißbrot and Äpfel in UTF-8, lines that end in 13 10, blank lines, no end of the last one, over several reads."""
-    many = 400_000
-    text = "Artikel;Menge\r\n" + "Weißbrot;Äpfel\r\n \n" * many + "letzte;\x80"
-    path = tmp_path / f"sales.csv{ending}"
-    path.write_bytes(gzip.compress(text.encode(), 1) if ending else text.encode())
-    assert count_lines(path.name, tmp_path) == many + 1
-    path.write_bytes(gzip.compress(b"header only", 1) if ending else b"header only")
-    assert count_lines(path.name, tmp_path) == 0
 
 
 def test_a_day_that_ran_out_shows_at_least_the_sales(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.trades.shop_example import write_example
 from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.neighbours import Recorder, squared_change
-from tests.helpers.shops import Facts, Run, faults_of
+from tests.helpers.shops import Facts, faults_of
 
 # (shop, week) → the rows of that week: day, opening, delivery, sales, stock_out.
 Chain = dict[tuple[str, int], list[tuple[str, ...]]]
@@ -161,13 +161,6 @@ def test_a_memory_of_m_where_weeks_may_move_is_caught(tmp_path: Path, monkeypatc
     assert moved > paid_for == 18
 
 
-def test_what_is_declared_for_the_user() -> None:
-    columns = {role: role for role in ROLES}
-    own = SalesTable(**columns, scale="forecast", scale_memory=3)
-    assert own.memory(weeks_public=False) == own.memory(weeks_public=True) == 3
-    assert SalesTable(**columns).memory(weeks_public=False) == 0
-
-
 def test_rounding_of_a_mean_does_not_depend_on_other_weeks(tmp_path: Path) -> None:
     """Sums of tenths: the scale of the last week is the same with and without weeks that are no part of it."""
     near: Chain = {("a", week): sale(sold) for week, sold in ((7, "0.1"), (8, "0.2"), (9, "0.3"), (10, "1"))}
@@ -254,13 +247,3 @@ def test_an_audit_attacks_the_configured_scale_and_labels(tmp_path: Path) -> Non
     (mechanism,) = released.guarantee.mechanisms
     assert released.guarantee.scale_memory == 4
     assert sum(squared_change(*recorders)) == mechanism.sensitivity_squared == 2 * 7 * 3 * 2 * 5**2
-
-
-@pytest.mark.usefixtures("short_plan")
-def test_plan_says_what_it_assumes(tmp_path: Path, run: Run) -> None:
-    """Five trajectories are paid for at once, and labels are not simulated."""
-    configured(tmp_path, write_example(tmp_path, seed=1))
-    plan = ["plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--units", "100", "--within", "0.9"]
-    said = " ".join(run(*plan).split())
-    assert "pays for 5 trajectories at once" in said
-    assert "their 2 combinations are learned as one" in said

@@ -24,7 +24,7 @@ from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import Released, fit_release
-from poolrl.workflow.update import OutcomeNews, advice, cost_in_words, load_earlier
+from poolrl.workflow.update import cost_in_words, load_earlier
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import Facts, Run, faults_of, small_shop
@@ -88,35 +88,6 @@ def test_faded_sums_worked_by_hand(problem: LostSales, tmp_path: Path) -> None:
     # Noise weighs as before after as many weeks as are missing: √(9/16 + 1) − 3/4 = 1/2 of 60, with γ = 3/4.
     assert second.slots_to_match(first.variance, 0.75) == pytest.approx(30)
     assert first.after(second, 0.75).noise == pytest.approx(second.noise)
-
-
-@pytest.mark.parametrize(
-    ("sigmas", "noise", "release"),
-    [
-        ([1.0, -1.5], 1.7, "earlier"),
-        ([4.0, 0.0], 1.7, "new"),
-        # Four of a hundred products stray by two deviations by chance alone; one and a half each do not.
-        ([2.1] * 4 + [0.8] * 96, 1.7, "earlier"),
-        ([1.5] * 100, 1.7, "new"),
-        ([0.0], 0.6, None),
-    ],
-)
-def test_which_release_to_order_by(sigmas: list[float], noise: float, release: str | None) -> None:
-    """Noisier, and nothing new: the earlier one. One product far off, or many a little: the new one."""
-    news = [OutcomeNews(f"product {i}", "demand", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
-    said = advice(news, noise)
-    assert f"decide by the {release} one" in said if release else "decide by" not in said
-
-
-def test_trees_of_other_shapes_are_not_added(problem: LostSales, tmp_path: Path) -> None:
-    (log,) = months_of(problem, [30])
-    pools = (Pool(0.5, Outcomes(bins=bins)) for bins in (8, 16))
-    one, two = (FadedTrees.of(pool.prepare(problem).release(log, SeededNoise(1))) for pool in pools)
-    with pytest.raises(ValueError, match="trees of another shape"):
-        two.after(one, 1.0)
-    (tmp_path / "broken.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="does not hold released trees"):
-        FadedTrees.load(tmp_path / "broken.npz")
 
 
 # The command.

@@ -164,7 +164,7 @@ class AuditCase:
     def _log(self, changed: int, engine: str, *, owns: int | None = None) -> AbstractContextManager[Log]:
         declared: dict[str, Any] = {"max_per_unit": self.per_unit or 1, "scale_memory": self.scale_memory}
         declared["labels_public"] = self.labels_public
-        if engine == "arrays":
+        if engine == "arrays" or self.learner == "published":  # visits are counted in memory alone
             return nullcontext(Trajectories(**self._arrays(changed, owns), **declared))
         if self.opened_by is not None:
             return self.opened_by(partial(self.rows, changed, owns))

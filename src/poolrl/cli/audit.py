@@ -65,7 +65,7 @@ def audit(
     rho: Annotated[float | None, Parameter(help="The budget to attack; the configuration's, or 1.")] = None,
     releases: Annotated[int | None, Parameter(help="Of both logs, in each case; by default what rho needs.")] = None,
     noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
-    out: Annotated[Path | None, Parameter(help="New folder for picture and figures; audit/TIME if left out.")] = None,
+    out: Annotated[Path | None, Parameter(help="New folder for audit.json; audit/TIME if left out.")] = None,
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -100,7 +100,6 @@ def audit(
             if not console.is_terminal:
                 console.print(f"{case.name}: {many:,} releases", highlight=False)
             found.append(attack.attack_case(case, **how, progress=partial(bars.advance, task)))
-    attack.draw_audit(folder / "audit.svg", found)
     when = began.isoformat(timespec="seconds")
     facts: dict[str, Any] = {
         "poolrl": __version__,
@@ -118,7 +117,7 @@ def audit(
     if json:
         print(text, end="")
     _print_audit(console, found, attacked)
-    console.print(f"Open {folder / 'audit.svg'} for the curves; figures are in {folder / 'audit.json'}.", markup=False)
+    console.print(f"The numbers are in {folder / 'audit.json'}.", markup=False)
     if any(finding.faults for finding in found):
         raise SystemExit(1)
 

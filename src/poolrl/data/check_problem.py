@@ -72,11 +72,8 @@ def check_rows(problem: Problem) -> None:
                 if isinstance(part, Symbol) and part.ndim != min(size, 1):
                     rule = f"return values of shape {(size,) if size else ()} for each row"
                     _break_rule(problem, question.name, rule)
-            found = _shaped(problem, question, recording(*question.arrays))
-            asked = _shaped(problem, question, question.ask(*question.arrays))
-            if not all(
-                np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) for a, b in zip(found, asked, strict=True)
-            ):
+            found, asked = (_shaped(problem, question, ask(*question.arrays)) for ask in (recording, question.ask))
+            if not all(map(partial(np.allclose, rtol=1e-9, atol=1e-12, equal_nan=True), found, asked)):
                 rule = "give for each row what its recorded operations give: no memory, no chance, no other rows"
                 _break_rule(problem, question.name, rule)
 

@@ -15,6 +15,7 @@ from scipy import sparse
 from poolrl.checks import IntArray
 from poolrl.data.cells import joint_cells, left_cells
 from poolrl.data.log import Log
+from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_PARTS
 from poolrl.problems.problem import OutcomeProblem
@@ -74,6 +75,8 @@ def sum_left(log: Log, problem: OutcomeProblem) -> IntArray:
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:
     """Count how often each node was visited, and where each visit led."""
+    if not isinstance(log, Trajectories):
+        raise ValueError("a Table needs outcome counts: use counts=Outcomes(), or read it by Trajectories.from_table")
     shape = partition.pair_count, partition.state_count
     tallies = log.visit_tallies(partition)
     moves = [sparse.csr_array((times, np.divmod(cells, shape[1])), shape=shape) for cells, times in tallies]

@@ -19,11 +19,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from poolrl.checks import FloatArray
 from poolrl.data.row_rules import Numbers, bounds, has_own_bounds
 from poolrl.data.sources.engine import engine_of
 from poolrl.data.trace import Recording, RowOperation, Take, cast_to, joined
-from poolrl.geometry.partition import Partition
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -196,23 +194,14 @@ def finite(number: Numbers) -> Numbers:
 
 def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     """One row per trajectory: its keys, its number of rows as `count`, and whether a step is `repeated`."""
-    sums = {}
+    repeated = []
     for first in range(0, horizon, STEPS_PER_NUMBER):
         here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
         bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
-        # As doubles, which do not overflow. With at most `horizon` rows the sums are exact.
-        sums[f"from_{first}"] = bit.cast("float64").sum(where=here)
-    lives = rows.group_by(keys).aggregate(**sums, count=rows.count())
-    # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
-    few = lives["count"] <= horizon
-    numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
-    ones = reduce(operator.add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
-    return lives.select(*keys, "count", repeated=ones != lives["count"])
-
-
-def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
-    """How many of the lowest bits are one. Not every engine has a function for it."""
-    return reduce(operator.add, [(number >> place) & 1 for place in range(bits)])
+        # Powers of two that come once have a sum that is their union. As doubles, which do not overflow.
+        once = bit.cast("float64").sum(where=here) == bit.bit_or(where=here).cast("float64")
+        repeated.append(~once.fill_null(True))
+    return rows.group_by(keys).aggregate(count=rows.count(), repeated=reduce(operator.or_, repeated))
 
 
 def harmless(
@@ -265,35 +254,6 @@ def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
     if len(steps) == 1:
         return choices[0]
     return ibis.cases(*((step.isin(numbers), operation.to_expr()) for operation, numbers in steps.items()))
-
-
-def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None], point: Sequence[str]) -> ir.Table:
-    """Replace a cell's number by that of its node whose direction is nearest to the point.
-
-    `directions` are (cells, J, D), one per step or one for all steps. Without directions the cell is the node.
-    """
-    if directions[0] is None or directions[0].shape[1] == 1:
-        return rows
-    known = np.stack([part for part in directions if part is not None])  # (steps, cells, J, D)
-    steps, cells, count, dimensions = known.shape
-    names = [f"{cell}_direction_{j}_{i}" for j in range(count) for i in range(dimensions)]
-    lookup: dict[str, Any] = {
-        f"{cell}_cell": np.tile(np.arange(cells), steps),
-        f"{cell}_step": np.repeat(np.arange(steps), cells),
-    }
-    lookup |= dict(zip(names, known.reshape(steps * cells, -1).T, strict=True))
-    table = ibis.memtable(pa.table(lookup))
-    on = [rows[cell] == table[f"{cell}_cell"]]
-    if steps > 1:
-        on.append(rows.step.cast("int64") == table[f"{cell}_step"])
-    joined = rows.join(table, on)
-    corners = np.empty((count, dimensions), dtype=object)
-    for at, name in zip(np.ndindex(corners.shape), names, strict=True):
-        corners[at] = joined[name]
-    nearest = Recording(Partition.nearest, [corners.shape, (dimensions,)])
-    (chosen,) = OnColumns()(nearest, corners, [joined[name] for name in point])
-    kept = [name for name in rows.columns if name != cell]
-    return joined.select(*kept, **{cell: joined[cell] * count + chosen[()]})
 
 
 def with_places(

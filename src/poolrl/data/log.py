@@ -11,7 +11,6 @@ from itertools import combinations
 from poolrl.checks import IntArray, whole
 from poolrl.data.cells import CellFormula, outcome_cells
 from poolrl.data.row_rules import PARTS, has_own_bounds
-from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 Tally = tuple[IntArray, IntArray]  # cells, and how many rows fall into each. Cells without a row are left out
@@ -97,10 +96,6 @@ class Log(ABC):
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
 
-    @abstractmethod
-    def visit_tallies(self, partition: Partition) -> list[Tally]:
-        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
-
 
 def is_relative(log: Log, problem: Problem) -> bool:
     """Whether rows are divided before they are counted."""
@@ -123,9 +118,7 @@ def check_relative(log: Log, problem: Problem) -> None:
 
 
 def refuse_visits(log: Log, problem: Problem) -> None:
-    """Refuse to count visits of a log with labels or a scale, for which nodes have no place, or with rows in parts."""
-    if log.facts.has_coordinates:
-        raise ValueError("a table with one row per coordinate needs outcome counts: use counts=Outcomes()")
+    """Refuse to count visits of a log with labels or a scale, for which nodes have no place."""
     if len(problem.arrival_low) != problem.state_dim:
         raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
     if log.facts.has_scale or log.facts.label_names or problem.labels:

@@ -34,14 +34,12 @@ from poolrl.data.cells import (
     recorded_cells,
     side_formula,
     sides,
-    unit_cells,
 )
 from poolrl.data.ids import can_be_ids, canonical
-from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column, refuse_visits
-from poolrl.data.row_rules import Numbers, Row, has_own_bounds, multiples_of, recorded_counts, widths
+from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column
+from poolrl.data.row_rules import has_own_bounds, multiples_of, widths
 from poolrl.data.sources.engine import NoRowsError, Source, answer, by_bytes, in_memory
 from poolrl.data.trace import Recording
-from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -244,12 +242,6 @@ class Table(Log):
         totals[label, step] = many
         return totals.reshape(*problem.labels.shape, problem.horizon)
 
-    def visit_tallies(self, partition: Partition) -> list[Tally]:
-        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
-        refuse_visits(self, partition.problem)
-        step, node, target, rows = _integers(self.visit_expression(partition), "step", "node", "target", "rows")
-        return _by_step(partition.problem, step, node * partition.state_count + target, rows)
-
     def outcome_expression(
         self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
     ) -> ir.Table:
@@ -311,27 +303,6 @@ class Table(Log):
     def _label_of_steps(self, rows: ir.Table) -> ir.Table:
         """The first and the last label cell that a trajectory's rows of a step name: the same, if they name one."""
         return rows.group_by([*self._keys, "step"]).aggregate(label=rows.label.min(), last=rows.label.max())
-
-    def visit_expression(self, partition: Partition) -> ir.Table:
-        """The counts of `visit_tallies`: columns step, node, target, rows."""
-        problem = partition.problem
-
-        def formulas(step: int, row: Row, usable: Numbers) -> tuple[Numbers, ...]:
-            unit, arrived, inside = unit_cells(problem, step, *row)
-            node: Numbers = np.where(inside & usable.all(axis=-1), partition.pairs[step].cell(unit), NOWHERE)
-            return node, partition.states.cell(arrived), unit, arrived
-
-        recordings = recorded_counts(problem, formulas, relative=False, clip=self.clip)
-        numbers = self._numbers(problem, multiples_of(problem, divided=False, clip=self.clip), expressions.OnColumns())
-        rows = self._rows(problem, numbers).anti_join(self.dropped(problem.horizon), self._keys)
-        node, target, *units = expressions.cells_by_step(problem, rows, recordings, expressions.OnColumns())
-        points = {f"unit_{i}": number for i, number in enumerate(units)}
-        found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
-        names, dimensions = list(points), problem.state_dim + problem.action_dim
-        pairs = [nodes.directions for nodes in partition.pairs]
-        found = expressions.at_nearest(found, "node", pairs, names[:dimensions])
-        found = expressions.at_nearest(found, "target", [partition.states.directions], names[dimensions:])
-        return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
     def _numbers(
         self, problem: Problem, checks: tuple[Recording, Recording], evaluator: expressions.OnColumns

@@ -194,18 +194,16 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Zones:
-    """Values linear in each of M norm rings; `geometry_seed` draws their points and is public."""
+    """Values linear in each of M norm rings, whose points are drawn from a public seed."""
 
     zones: int = resolution.RING_COUNT
-    geometry_seed: int = 0
 
     def __post_init__(self) -> None:
         whole(zones=self.zones)
-        whole(at_least=0, geometry_seed=self.geometry_seed)
 
     def partition(self, problem: Problem) -> Partition:
-        """Draw the nodes of every step from the public seed."""
-        rng = np.random.default_rng(self.geometry_seed)
+        """Draw the nodes of every step, from the seed 0."""
+        rng = np.random.default_rng(0)
         pairs = tuple(self._pair_rings(problem, step, rng) for step in range(problem.horizon))
         everywhere = np.ones(problem.state_dim)
         states = _at_norm(*self._drawn(everywhere, rng), everywhere)

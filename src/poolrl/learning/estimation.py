@@ -44,7 +44,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> Out
     """
     totals = observed_slots(released)
     cells, season = Cells.of(released, problem, totals), None
-    if problem.one_season and problem.horizon > 1:
+    if problem.counts_down and problem.horizon > 1:
         whole = cells.whole_season()
         laws = _explained(whole, problem)
         together, _ = _by_kaplan_meier(whole, problem, laws)
@@ -104,7 +104,7 @@ def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
     """The shapes of all cells."""
     reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
     # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-    closes = not (cells.higher or problem.current_status or problem.one_season)
+    closes = not (cells.higher or problem.current_status or problem.counts_down)
     with LINEAR_ALGEBRA.limit(limits=1, user_api="blas"):
         return explain(cells, reach=reach, closes=closes)
 
@@ -121,7 +121,7 @@ def _by_kaplan_meier(
     # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
     tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
     if not around_season:  # a season has its tail already
-        least = priors.EXPLORED_BY_CHOICE if problem.one_season else priors.EXPLORED
+        least = priors.EXPLORED_BY_CHOICE if problem.counts_down else priors.EXPLORED
         further = continued(weights, tried, higher=cells.higher, least=least)
         # The public prior knows its own tail.
         weights = laws.learned * further + (1 - laws.learned) * weights

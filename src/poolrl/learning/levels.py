@@ -98,7 +98,8 @@ def _sales_ratio(problem: LevelProblem, outcomes: OutcomeDistribution, levels: F
     # E min(D, Y) = ∫ P(D > t) P(Y > t) dt
     looks, lasts = (1 - np.cumsum(law, axis=-1) + law / 2 for law in (outcomes.cutoffs, weights))
     old = (looks * lasts).sum(axis=-1) * 2 * points[..., 0]
-    axes = tuple(label for label in range(len(problem.labels.shape)) if not problem.costs_differ(label))
+    costs = problem.holding, problem.shortage
+    axes = tuple(label for label in range(len(problem.labels.shape)) if not any(np.ptp(c, label).any() for c in costs))
     counts = np.maximum(outcomes.slots, 0.0)
     sold, usual = ((part * counts).sum(axis=axes, keepdims=True) for part in (new, old))
     # A day on which hardly anything is sold has no scale to follow.
@@ -169,7 +170,7 @@ def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels
 
 def best_costs(problem: LevelProblem, outcomes: OutcomeDistribution) -> FloatArray:
     """The cost of somebody who knows these laws and may order any amount, (*labels, k)."""
-    free, known = problem.without_boundary(), replace(outcomes, cutoffs=None)
+    free, known = problem.changed(boundary=1.0), replace(outcomes, cutoffs=None)
     return costs_of_levels(free, known, plan_shops(free, known))
 
 

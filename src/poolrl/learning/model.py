@@ -54,8 +54,10 @@ class PrivateModel:
         points, end = self.outcomes.points[..., None, :, :], self.explored[..., None]
         beyond = (points < end if self.outcomes.higher else points > end) * self.outcomes.weights
         explored = 1 - float(beyond.sum(axis=-1).mean())
-        rests_on = f"{explored:.0%} of outcomes lie in the range that past decisions explored"
-        rests_on += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
+        rests_on = f"{explored:.0%} of outcomes lie in the range that past decisions explored."
+        if self.outcomes.slots is not None and self.report.trees is not None and self.outcomes.slots.any():
+            noise = math.sqrt(self.report.trees.variance) / float(self.outcomes.slots.mean())
+            rests_on += f" Noise is {noise:.1%} of what a cell counted."
         if self.together > 0:
             rests_on += f" Outcomes move together, with a correlation of {self.together:.2f}."
         return f"PrivateModel({size})\n{rests_on}\n{self.guarantee}"
@@ -64,14 +66,6 @@ class PrivateModel:
     def explored(self) -> FloatArray:
         """Up to which level a tenth of the log looked, (*labels, H, k). Beyond it, laws go on by their shape alone."""
         return self.outcomes.explored
-
-    @property
-    def noise(self) -> float:
-        """The noise of a released count beside the slots of an average cell; NaN if a file does not say it."""
-        if self.outcomes.slots is None or self.report.trees is None:
-            return math.nan
-        slots = float(self.outcomes.slots.mean())
-        return math.sqrt(self.report.trees.variance) / slots if slots > 0 else math.inf
 
     @property
     def together(self) -> float:

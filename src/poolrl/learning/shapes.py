@@ -148,18 +148,12 @@ class Observed:
 
     @classmethod
     def of(cls, levels: list[FloatArray], variance: float, bins: int) -> Observed:
-        """From released levels (cells, kinds, size), those of at most `bins` nodes; the leaves count as `bins`."""
-        finest = levels[-1]
-        coarse = [(level, 1.0) for level in levels if level.shape[-1] <= bins]
-        if not coarse or coarse[-1][0].shape[-1] < bins:
-            # A sum of leaves has the noise of all of them. It is needed only where that level was not released.
-            merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
-            coarse.append((merged, bins / finest.shape[-1]))
-        sums, precision = np.zeros((*finest.shape[:2], bins)), np.zeros((bins, bins))
-        for level, weight in coarse:
-            size = level.shape[-1]
-            sums += weight * np.repeat(level, bins // size, axis=-1)
-            precision += weight * np.kron(np.eye(size), np.ones((bins // size, bins // size)))
+        """From released levels (cells, kinds, size), those of at most `bins` nodes. One of them has as many."""
+        sums, precision = np.zeros((*levels[-1].shape[:2], bins)), np.zeros((bins, bins))
+        for level in levels:
+            if (size := level.shape[-1]) <= bins:
+                sums += np.repeat(level, bins // size, axis=-1)
+                precision += np.kron(np.eye(size), np.ones((bins // size, bins // size)))
         return cls(sums, precision, variance)
 
 

@@ -20,7 +20,6 @@ from matplotlib.mlab import detrend_mean
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from poolrl.checks import FloatArray
-from poolrl.colours import INK, QUIET
 from poolrl.paper import sweeps
 from poolrl.paper.results import Runs
 from poolrl.paper.rossmann import Rossmann
@@ -28,14 +27,10 @@ from poolrl.paper.sweeps import BASE, GRANULARITIES, JUDGED, NAMES, PAPERS, PLAC
 from poolrl.privacy.zcdp import epsilon_shown
 
 Row = tuple[str, ...]
+INK, QUIET = "#1f2933", "#7b8794"  # dark text and quiet helpers, both readable on white
 BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
-IN_RQ1 = (
-    *(*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT),
-    *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL, sweeps.REPLAY),
-)
-
-
-IN_RQ3 = (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)
+WITHOUT_NODES = (sweeps.INPUT, sweeps.OUTPUT, sweeps.DATA_FREE, sweeps.MIDDLE)
+IN_RQ1 = (*JUDGED, sweeps.SOFT_GRID, *WITHOUT_NODES, sweeps.PARTIAL)
 SECTIONS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "templates" / "sections.toml").read_text())
 
 
@@ -100,7 +95,6 @@ CELLS: dict[str, Callable[[Runs, Setting], str]] = {
     # c* − c, the appendix's gap. Only luck makes it positive.
     "difference": lambda runs, s: _mean(runs.measured(s, "best_cost") - runs.measured(s, "cost"), "{:,.0f}".format),
     "seconds": lambda runs, s: _mean(runs.measured(s, "seconds"), "{:.3f}".format, spread=False),
-    "per-step": lambda runs, s: _mean(runs.measured(s, "cost") / s.horizon, "{:.4f}".format),
 }
 
 
@@ -146,7 +140,7 @@ def rq3_sections(runs: Runs) -> Iterator[Section]:
     ]
     yield section("rq3", figure=_draw(runs, panels, 2))
     for place in PAPERS:
-        learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ3}
+        learners = {NAMES[learner]: PLACES[place](learner) for learner in sweeps.IN_RQ3}
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
             for cells in ("gap", "seconds"):
                 yield _table(runs, cells, f"RQ3, {place}", GRANULARITIES, learners)
@@ -184,12 +178,6 @@ def _shares(runs: Runs) -> Section:
             rows.append((name, *shares, f"{best.scale:g}"))
     header = ("setting", "noise-dominated", "Q cut, printed", "rings without data", "Q cut, best scale", "best scale")
     return section("shares", header, rows)
-
-
-def q_learning_sections(runs: Runs) -> Iterator[Section]:
-    """Gong and Simchi-Levi's example."""
-    learners = {NAMES[each]: each for each in (sweeps.HQL, sweeps.FQL, sweeps.EXAMPLE, sweeps.PRIVATE_EXAMPLE)}
-    yield _table(runs, "per-step", "HQL and FQL on their own example", sweeps.EPISODES, learners)
 
 
 def _table(runs: Runs, cells: str, about: str, each: Range, learners: dict[str, Setting]) -> Section:

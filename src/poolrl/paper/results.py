@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,30 +18,37 @@ from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting
 from poolrl.paper.trials import Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
-RESULTS_FORMAT = f"poolrl {__version__}, results 3"
+RESULTS_FORMAT = f"poolrl {__version__}, results 4"
 ELSEWHERE = "move it away, or choose another folder with --out"
 
 
 class Results:
     """A file of runs and of facts about them; a context manager. One command writes to it, and others read meanwhile.
 
-    A line is on disk when `add` returns, so a killed command loses only the runs in flight.
+    A line is on disk when `add` returns, so a killed command loses only the runs in flight. The file is read once.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._lines: list[dict[str, Any]] = []
         if read_only and not path.exists():
             raise ValueError(f"there are no results at {path}: run `poolrl reproduce` first")
         with ExitStack() as opened:
             if not read_only:
                 self._open(opened)
+            content = path.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]  # a killed command has half written its last line
+            try:
+                self._lines = [dict(json.loads(line)) for line in whole.splitlines()]
+            except (ValueError, TypeError, RecursionError) as error:
+                raise self._unreadable(error) from None
             held = self.fact("format") or "no poolrl results"
             if held != RESULTS_FORMAT:
                 raise ValueError(
                     f"{path} was written by another version ({held}; this is {RESULTS_FORMAT}): {ELSEWHERE}"
                 )
             if not read_only:
-                self._file.truncate(sum(map(len, self._lines())))
+                self._file.truncate(len(whole))
             self._opened = opened.pop_all()
 
     def _open(self, opened: ExitStack) -> None:
@@ -67,14 +74,14 @@ class Results:
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
         try:
-            runs = [Run(**line | {"setting": Setting(**line["setting"])}) for line in self._read() if "setting" in line]
+            runs = [Run(**line | {"setting": Setting(**line["setting"])}) for line in self._lines if "setting" in line]
             return sorted(runs, key=lambda run: (run.setting, run.seed))
         except TypeError as error:
             raise self._unreadable(error) from None
 
     def fact(self, name: str) -> str | None:
         """A fact about the file, as it was last noted."""
-        noted = [line[name] for line in self._read() if name in line]
+        noted = [line[name] for line in self._lines if name in line and "setting" not in line]
         return str(noted[-1]) if noted else None
 
     def note(self, name: str, value: str) -> None:
@@ -97,16 +104,7 @@ class Results:
         except OSError as error:
             kept = "every run before this one is kept: make room and run the same command again"
             raise OSError(f"could not write to {self.path} ({error}); {kept}") from None
-
-    def _lines(self) -> Iterator[bytes]:
-        """Without the last one if it has no end: a killed command has half written it."""
-        return (line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
-
-    def _read(self) -> list[dict[str, Any]]:
-        try:
-            return [dict(json.loads(line)) for line in self._lines()]
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._unreadable(error) from None
+        self._lines.append(content)
 
     def _unreadable(self, error: object) -> ValueError:
         return ValueError(f"{self.path} is not a results file, or is damaged ({error}); {ELSEWHERE}")

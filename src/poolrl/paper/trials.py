@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from poolrl.geometry.resolution import TRUTH_BINS
 from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import GreedyQ, Levels, Policy
-from poolrl.paper.q_learning import QLearning
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import HORIZONS, PRODUCT_COUNTS, Setting
 from poolrl.pool import OnVisits, Pool
@@ -34,7 +32,7 @@ from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import budget
-from poolrl.problems.inventory import Backlog, Inventory, LostSales
+from poolrl.problems.inventory import Inventory, LostSales
 from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rollout_costs, saa
 from poolrl.simulation.families import FAMILIES, TOP
 from poolrl.simulation.logs import simulate_log
@@ -66,7 +64,6 @@ class Bench:
 
     market: Market
     problem: Inventory
-    train: FloatArray  # the demand behind the log
     log: Trajectories
     costs: dict[str, FloatArray]  # those of the market, and `best_within`: SAA below λ, as every learner must be
 
@@ -233,22 +230,21 @@ def _bench(setting: Setting, seed: int, real: Rossmann | None) -> Bench:
     within = market.costs["best"]
     if setting.boundary < 1:
         within = rollout_costs(market.shop(boundary=1.0), saa(problem, market.samples), market.test)
-    return Bench(market, problem, train, log, market.costs | {"best_within": within})
+    return Bench(market, problem, log, market.costs | {"best_within": within})
 
 
 @lru_cache(maxsize=2)
 def _market(setting: Setting, seed: int, real: Rossmann | None) -> Market:
     horizon, products = setting.horizon, setting.products
-    backlog = setting.data == "backlog example"
     # Drawn once for the largest shop and cut: runs with one seed share their costs across a sweep.
     largest = (2, int(max(HORIZONS.values)), int(max(PRODUCT_COUNTS.values)))
     drawn = np.random.default_rng([seed, 0]).uniform(0.0, 0.5, largest)
-    holding, shortage = (2.0, 10.0) if backlog else drawn[:, :horizon, :products]
-    facts: dict[str, Any] = {"holding": holding, "shortage": shortage, "demand_max": setting.demand_max}
-    shop = partial(Backlog if backlog else LostSales, horizon=horizon, products=products, **facts)
+    holding, shortage = drawn[:, :horizon, :products]
+    shop = partial(
+        LostSales, horizon=horizon, products=products, holding=holding, shortage=shortage, demand_max=setting.demand_max
+    )
     probabilities: FloatArray | None = None
     demand: Callable[[np.random.Generator, int], FloatArray]
-    streams = (np.random.default_rng([seed, 3]), SAA_SAMPLES), (np.random.default_rng([seed, 4]), TEST_PATHS)
     if setting.data == "rossmann":
         if real is None:
             raise ValueError("this run needs Rossmann's train.csv: name it with --rossmann")
@@ -256,16 +252,11 @@ def _market(setting: Setting, seed: int, real: Rossmann | None) -> Market:
 
         def demand(*_: object) -> FloatArray:
             return samples  # as in the paper's appendix: SAA learns from the same weeks, uncensored
-    elif backlog:
-        least = ((horizon - np.arange(1, horizon + 1)) / 2)[:, None]
-
-        def demand(rng: np.random.Generator, size: int) -> FloatArray:
-            return np.asarray(least + rng.uniform(0.0, 1.0, (size, horizon, 1)))
     else:
         family = FAMILIES[setting.data](np.random.default_rng([seed, 1]), (horizon, products))
         demand, probabilities = family.sample, family.probabilities(TOP, TRUTH_BINS)
-    if setting.data != "rossmann":
-        samples, test = (demand(*stream) for stream in streams)
+        samples = demand(np.random.default_rng([seed, 3]), SAA_SAMPLES)
+        test = demand(np.random.default_rng([seed, 4]), TEST_PATHS)
     unrestricted, least_cost = shop(boundary=1.0), math.nan
     known = {"best": saa(unrestricted, samples)}
     if probabilities is not None:
@@ -358,8 +349,5 @@ OTHERS: dict[str, Callable[[Bench, Setting, SeededNoise], Policy]] = {
     "input": lambda b, s, noise: input_perturbation(b.problem, b.log, s.rho, points=s.granularity, noise=noise),
     "data-free": lambda b, *_: data_free(b.problem),
     "middle": lambda b, *_: order_to_the_middle(b.problem),
-    "hql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=True),
-    "fql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=False),
-    "replay": lambda b, s, _: QLearning(b.problem, s.granularity).replay(b.log),
 }
 METHODS = (*VALUES, *VISITS, "output", *OTHERS)

@@ -5,20 +5,19 @@ parts of their fits, so one process makes them all. They come back to the comman
 the command writes to the results file.
 """
 
+import multiprocessing
 import os
 import signal
 import threading
-import time
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import partial
+from itertools import groupby, islice
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import cast
 
-import joblib
-from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from threadpoolctl import threadpool_limits
 
 from poolrl.checks import one_of, whole
@@ -29,6 +28,7 @@ from poolrl.paper.sweeps import FEWEST_SEEDS, PAPER_RUNS, SCALES, SWEEPS, TUNED,
 from poolrl.paper.trials import Run, run
 
 Task = tuple[Setting, int]
+Done = tuple[list[Run], Exception | None]  # runs of one bench as far as none failed, and why one did
 
 
 @dataclass(frozen=True)
@@ -87,39 +87,17 @@ def carry_out(
 
 def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, workers: int) -> Generator[Run]:
     """Yield runs as their bench is finished. A caller that stops, as after Ctrl-C, ends the processes at once."""
-    parallel = joblib.Parallel(
-        workers,
-        backend="loky",
-        return_as="generator_unordered",
-        batch_size=1,
-        initializer=_end_with,
-        initargs=(os.getpid(),),
-    )
-    together = groupby(todo, key=lambda task: (task[0].bench, task[1]))
-    tasks = (joblib.delayed(_work)([*group], real) for _, group in together)
-    stream: Generator[tuple[list[Run], Exception | None]] | None = None
-    with lokys_thread_ends_quietly():
-        try:
-            with _workers_ignore_ctrl_c():
-                stream = parallel(tasks)  # processes start here
-            for done, error in stream:
-                yield from done
-                if error is not None:
-                    raise error
-        except BrokenProcessPool:
-            raise OSError(
-                "a worker process was killed, probably for want of memory; the runs before it are kept: run the same "
-                "command again, with --workers 1 if memory is short"
-            ) from None
-        finally:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # joblib would warn about unused results
-                if stream is not None:
-                    stream.close()
+    together = [[*group] for _, group in groupby(todo, key=lambda task: (task[0].bench, task[1]))]
+    work = partial(_work, real)
+    stream = (work(tasks) for tasks in together) if workers == 1 else _in_processes(work, together, workers)
+    with closing(stream):
+        for done, error in stream:
+            yield from done
+            if error is not None:
+                raise error
 
 
-def _work(tasks: list[Task], real: Rossmann | None) -> tuple[list[Run], Exception | None]:
-    """Runs of one bench, in a worker process, as far as none fails, and why one did."""
+def _work(real: Rossmann | None, tasks: list[Task]) -> Done:
     done: list[Run] = []
     for setting, seed in tasks:
         try:
@@ -131,22 +109,58 @@ def _work(tasks: list[Task], real: Rossmann | None) -> tuple[list[Run], Exceptio
     return done, None
 
 
-def _end_with(command: int) -> None:
-    """In a worker: end when the command that started it is gone. Otherwise loky waits minutes for work."""
+def _in_processes(work: Callable[[list[Task]], Done], together: list[list[Task]], workers: int) -> Generator[Done]:
+    """What is done, as soon as it is. Every process has a connection of its own, and one bench at a time."""
+    context, left = multiprocessing.get_context("spawn"), iter(together)
+    processes, busy = [], []
+    try:
+        with _ctrl_c_waits():
+            for tasks in islice(left, workers):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+                process.start()
+                processes.append(process)
+                theirs.close()  # so that its end is noticed
+                ours.send(tasks)
+                busy.append(ours)
+        while busy:
+            for ours in cast(list[Connection], wait(busy)):
+                done = ours.recv()
+                if (more := next(left, None)) is None:
+                    busy.remove(ours)
+                else:
+                    ours.send(more)
+                yield done
+    except (EOFError, ConnectionError):
+        raise OSError(
+            "a worker process was killed, probably for want of memory; the runs before it are kept: run the same "
+            "command again, with --workers 1 if memory is short"
+        ) from None
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
 
-    def watch() -> None:
-        while os.getppid() == command:
-            time.sleep(0.5)
+
+def _serve(command: Connection, work: Callable[[list[Task]], Done]) -> None:
+    """In a process: do what comes. A thread sees that the command is gone while this one works."""
+    threading.Thread(target=_end_with_command, daemon=True).start()
+    with suppress(EOFError, ConnectionError):
+        while True:
+            command.send(work(command.recv()))
+
+
+def _end_with_command() -> None:
+    if command := multiprocessing.parent_process():
+        command.join()
         os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
-def _workers_ignore_ctrl_c() -> Iterator[None]:
-    """Processes started in the block ignore Ctrl-C; here it waits until all of them have started."""
-    for tracker in (resource_tracker, loky_tracker):
-        tracker.ensure_running()  # it would unblock the signal when the first process asks for it
+def _ctrl_c_waits() -> Iterator[None]:
+    """Until the end of the block. Processes that start in it ignore Ctrl-C for ever."""
+    resource_tracker.ensure_running()  # it would unblock the signal when the first process asks for it
     # Blocked in this thread, the signal may still reach another one, and Python would then interrupt this one.
     with deferred():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes
@@ -154,24 +168,3 @@ def _workers_ignore_ctrl_c() -> Iterator[None]:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-@contextmanager
-def lokys_thread_ends_quietly() -> Iterator[None]:
-    """Print nothing of the end of loky's own thread after Ctrl-C.
-
-    That thread takes back all work, kills the workers, and may then look for a piece of work that it has just taken
-    back. It would have ended in the next line. Any other exception of any thread is printed as ever.
-    """
-    usual = threading.excepthook
-
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        flags = getattr(raised.thread, "executor_flags", None)  # which only that thread has
-        if raised.exc_type is not KeyError or flags is None or not flags.kill_workers:
-            usual(raised)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = usual

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import math
 import platform
 import re
 import subprocess
@@ -24,14 +23,11 @@ from poolrl import __version__
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES
 from poolrl.checks import FloatArray
-from poolrl.geometry.partition import Zones
 from poolrl.paper import claims, figures, rossmann, sweeps
 from poolrl.paper.figures import SECTIONS, Section, in_percent, number, section
 from poolrl.paper.results import Runs
-from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED
-from poolrl.privacy import sensitivity
-from poolrl.privacy.zcdp import epsilon_shown, noise_bound
-from poolrl.problems.inventory import LostSales
+from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED
+from poolrl.privacy.zcdp import epsilon_shown
 
 TITLE, SEEDED_NOTICE = SECTIONS["title"], SECTIONS["notice"]
 NEIGHBOURS = "neighbouring logs"
@@ -75,8 +71,6 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
         "rq2": figures.rq2_sections(runs),
         "rq3": figures.rq3_sections(runs),
         "sensitivity": figures.sensitivity_sections(runs),
-        "qlearning": figures.q_learning_sections(runs),
-        "theory": [_first_theorem(), _second_theorem(runs), section("replay", times=change_by_replay())],
         "settings": [_settings_section(origin)],
     }
     return {name: [part for part in parts if part.rows or part.picture or part.text] for name, parts in groups.items()}
@@ -210,132 +204,6 @@ def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate, *, brief: boo
     return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit}" + ("" if brief else f" ({worst.about})")
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What the paper's bounds depend on. Õ hides constants and logarithms: we take the hidden constant as one."""
-
-    horizon: int  # H
-    products: int  # w = d
-    zones: int  # M
-    rho: float
-
-    @property
-    def dimensions(self) -> int:
-        """w + d."""
-        return 2 * self.products
-
-    @property
-    def noise_bound(self) -> float:
-        """E_ρ = 4 √(H log(4 H M² w (w + d) / δ) / ρ)."""
-        cells = self.horizon * self.zones**2 * self.products * self.dimensions
-        return noise_bound(variance=2 * self.horizon / self.rho, cells=cells, failure=BASE.failure)
-
-
-def approximation_bound(sizes: Sizes, *, lipschitz: float, boundary_norm: float) -> float:
-    """Theorem 1 at the first step: L₁ √(w + d) / M + L₁ |w + d − ‖λ‖₂|, with L₁ = H L.
-
-    Even where everything is observed the second term is not zero: ‖(1, …, 1)‖₂ = √(w + d) < w + d.
-    """
-    first = sizes.horizon * lipschitz
-    return first * math.sqrt(sizes.dimensions) / sizes.zones + first * abs(sizes.dimensions - boundary_norm)
-
-
-def optimality_bound(sizes: Sizes, *, trajectories: int, lipschitz: float, boundary_norm: float) -> float:
-    """The appendix's bound on v* − v^π̃, at its most favourable.
-
-    4√2 Σ_h √(Var ι / (n d̄)) + (H³ + M w H² E_ρ) / (n d̄) + Theorem 1's two terms, with ι = log(H M (w + d) / δ).
-    d̄ has its best possible value: all M(w + d) nodes visited equally often. Var is taken as (H − h)² / 4, the most it
-    can be.
-    """
-    nodes = sizes.zones * sizes.dimensions
-    visits = trajectories / nodes
-    iota = math.log(sizes.horizon * nodes / BASE.failure)
-    spread = sum(left / 2 for left in range(sizes.horizon)) * math.sqrt(iota / visits)
-    rest = sizes.horizon**3 + sizes.zones * sizes.products * sizes.horizon**2 * sizes.noise_bound
-    approximation = approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=boundary_norm)
-    return 4 * math.sqrt(2) * spread + rest / visits + approximation
-
-
-def sample_size(sizes: Sizes, *, accuracy: float) -> float:
-    """Theorem 2's n = (1 + E_ρ) H³ / α². (Its statement prints α⁻¹; the proof and the rest of the paper have α⁻².)"""
-    return (1 + sizes.noise_bound) * sizes.horizon**3 / accuracy**2
-
-
-def zone_count(sizes: Sizes, *, accuracy: float, lipschitz: float) -> float:
-    """The M that Theorem 2 asks for: L₁ √(w + d) / α."""
-    return sizes.horizon * lipschitz * math.sqrt(sizes.dimensions) / accuracy
-
-
-def measured_approximation(products: int, zones: int, *, rng: np.random.Generator) -> tuple[float, float]:
-    """The largest |Q̲ − Q̄| over random feasible pairs in one step of lost sales, and the reward's Lipschitz constant.
-
-    h = b = 1 for every product, D ~ U[0, 1]: the expected virtual reward is known at every pair, so that the error
-    comes from reading between the nodes alone. The constant is the usual one (norm of the difference).
-    """
-    problem = LostSales(horizon=1, products=products, holding=1.0, shortage=1.0, demand_max=1.0)
-    partition = Zones(zones).partition(problem)
-    low, high = problem.reward_range(0)
-
-    def reward(action: FloatArray) -> FloatArray:
-        """E[−(y − D)⁺ + min(y, D)] = Σ y − y², scaled to [0, 1]."""
-        return ((action - action**2).sum(axis=-1) - low) / (high - low)
-
-    at_nodes = reward(problem.natural_pair(partition.pairs[0].points)[1])
-    state = rng.uniform(0, 1, (20_000, products))
-    action = rng.uniform(state, 1.0)
-    read = partition.read(0, at_nodes, state, action)
-    # |∇ Σ y − y²| ≤ √k on the cube, divided by the range 2k.
-    return float(np.abs(read - reward(action)).max()), math.sqrt(products) / (high - low)
-
-
-def change_by_replay() -> float:
-    """‖Δ counts‖² / Δ₂² if a trajectory were counted at every node that it informs, with Δ₂² as printed.
-
-    One row below λ is an observation of every node below λ. The claimed sample complexity rests on that. Here two
-    trajectories, one with the least demand and one with the most, are followed from every node.
-    """
-    problem = LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
-    partition = Zones(20).partition(problem)
-    moved = 0
-    for step in range(problem.horizon):
-        state, action = problem.natural_pair(partition.pairs[step].points)
-        arrived = (problem.next_state(step, state, action, np.full(1, demand)) for demand in (0.0, 100.0))
-        least, most = map(partition.state_index, arrived)
-        moved += 2 * int((least != most).sum())
-    nodes = {"pairs": partition.pair_count, "states": partition.state_count}
-    visits, _ = sensitivity.visit_tables(problem, **nodes, per_unit=1)
-    return moved / float(visits.sensitivity_squared)
-
-
-def _first_theorem() -> Section:
-    rng = np.random.default_rng(0)
-    rows = []
-    for products in map(int, sweeps.PRODUCT_COUNTS.values):
-        for zones in (50, 800):
-            measured, lipschitz = measured_approximation(products, zones, rng=rng)
-            sizes = Sizes(1, products, zones, 1.0)
-            first, full = (
-                approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
-                for norm in (sizes.dimensions, math.sqrt(sizes.dimensions))
-            )
-            rows.append((str(2 * products), str(zones), f"{first:.4f}", f"{full:.3f}", f"{measured:.4f}"))
-    return section("theorem-1", ("w + d", "M", "first term", "complete bound", "measured"), rows)
-
-
-def _second_theorem(runs: Runs) -> Section:
-    rows = []
-    for rho in (0.1, 1.0, 10.0):
-        sizes = Sizes(BASE.horizon, 1, BASE.granularity, rho)
-        bound = optimality_bound(sizes, trajectories=10_000, lipschitz=0.5, boundary_norm=math.sqrt(2))
-        needed = sample_size(sizes, accuracy=0.1 * sizes.horizon)
-        zones = zone_count(sizes, accuracy=0.1 * sizes.horizon, lipschitz=0.5)
-        learners = [in_percent(runs, replace(learner, rho=rho)) for learner in JUDGED]
-        asked = f"{needed:,.0f}", f"{zones:.0f}"
-        rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", *asked, f"{bound:,.0f}", *learners))
-    header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
-    return section("theorem-2", (*header, *(f"{NAMES[learner]}: gap %" for learner in JUDGED)), rows)
-
-
 def _settings_section(origin: Origin) -> Section:
     """How this was made."""
     kaggles = "" if origin.md5 == rossmann.MD5 else f" (Kaggle's has {rossmann.MD5})"
@@ -348,7 +216,7 @@ def _settings_section(origin: Origin) -> Section:
         "effort": origin.effort,
         "python": platform.python_version(),
         "poolrl": __version__,
-        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib")),
+        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "matplotlib")),
     }
     rows = ((name, how.format(**facts)) for name, how in SECTIONS["settings"]["rows"].items())
     return section("settings", ("what", "how"), rows)

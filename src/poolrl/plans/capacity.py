@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import FloatArray, as_floats
+from poolrl.learning.law import Law
 from poolrl.learning.model import PrivateModel
+from poolrl.learning.together import drawn_together
 from poolrl.plans.orders import OrderPlan, UnitLaws, one_cell, solve_orders, unit_laws
 from poolrl.problems.operations import Operations
 
@@ -66,13 +68,6 @@ class CapacityPlan(CapacityRule):
         """How much more than the least cost this plan may cost at most, on the model: mean of simulated paths."""
         return self.cost / self.bound - 1 if self.bound > 0 else 0.0
 
-    def __str__(self) -> str:
-        most = max(self.gap, 0.0) + 2 * self.error / self.bound if self.bound > 0 else 0.0
-        return (
-            f"cost {self.cost:.5g} ± {self.error:.2g}, no plan costs less than {self.bound:.5g}: certified within "
-            f"{most:.2%} on the model, two standard errors of the simulated paths included"
-        )
-
 
 def plan_capacity(
     model: PrivateModel,
@@ -83,11 +78,10 @@ def plan_capacity(
     rng: np.random.Generator,
     cell: int = 0,
     scale: ArrayLike | None = None,
-    paths: int = JUDGED_PATHS,
 ) -> CapacityPlan:
     """Orders of all products of one label cell under a shared capacity, one number or one for each step. Free."""
     laws = unit_laws(model, operations, scale=scale)
-    return solve_capacity(one_cell(laws, cell), volumes, capacity, rng=rng, paths=paths)
+    return solve_capacity(one_cell(laws, cell), volumes, capacity, rng=rng)
 
 
 def solve_capacity(
@@ -212,7 +206,11 @@ def simulated_costs(laws: UnitLaws, rule: Levelling, rng: np.random.Generator, p
     stock, cost = np.zeros((paths, columns)), np.zeros(paths)
     for step in range(horizon):
         level = rule(step, stock)
-        left, now = laws.sold(step, level, level - stock, rng)
+        shares = drawn_together(rng, (paths, columns), laws.together).T
+        sold = [Law(law).bins_at(share) for law, share in zip(laws.chance[:, step], shares, strict=True)]
+        demand = np.stack(sold, axis=1) * laws.width
+        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
+        now = terms.purchase[:, step] * (level - stock) + terms.of_leftovers((slice(None), step), left, missing)
         cost += terms.discount**step * now.sum(axis=1)
         stock = (1 - terms.spoilage[:, step]) * left
     return cost - terms.discount**horizon * (terms.salvage * stock).sum(axis=1)

@@ -85,8 +85,6 @@ def solve_lead_time(
     own = laws.columns(slice(column, column + 1))
     own.terms.require_plain_cycle("a lead time")
     orders, stocks = _reach(own, lead_time)
-    stocks = min(stocks, (lead_time + 1) * int(own.caps.max()))
-    orders = min(orders, stocks)
     if (stocks + 1) * (orders + 1) ** lead_time <= largest:
         return _exact(own, lead_time, orders, stocks)
     return _capped(own, lead_time, rng)
@@ -102,7 +100,8 @@ def _reach(laws: UnitLaws, lead_time: int) -> tuple[int, int]:
     mean = float(laws.mean_steps.max())
     ahead = laws.terms.fixed.any() or laws.chance.shape[1] > 1
     position = int(np.ceil(most + lead_time * mean + laws.terms.worth_holding(mean, float(laws.width[0]))))
-    return (position if ahead else most), position
+    stocks = min(position, (lead_time + 1) * int(laws.caps.max()))
+    return min(position if ahead else most, stocks), stocks
 
 
 def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTimePlan:

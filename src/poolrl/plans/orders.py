@@ -24,7 +24,6 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, public_arr
 from poolrl.learning import priors
 from poolrl.learning.law import Law, cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem
 
@@ -46,17 +45,6 @@ class UnitLaws:
     together: float = 0.0  # the correlation of the products' demand at a step
 
     @property
-    def left(self) -> FloatArray:
-        """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        return cumulative(np.cumsum(self.chance[..., :-1], axis=-1)) * self.width[:, None, None]
-
-    def drawn(self, step: int, many: int, rng: np.random.Generator) -> FloatArray:
-        """Demand of all columns at a step, (many, C) in units; columns move together."""
-        share = drawn_together(rng, (many, len(self.width)), self.together)
-        laws = self.chance[:, step]
-        return np.stack([Law(law).bins_at(each) for law, each in zip(laws, share.T, strict=True)], axis=1) * self.width
-
-    @property
     def mean_steps(self) -> FloatArray:
         """E D, (C, H), in lattice steps."""
         return np.asarray((self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1))
@@ -65,15 +53,6 @@ class UnitLaws:
         """Some columns of it."""
         arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ("chance", "width", "caps", "packs")}
         return replace(self, terms=self.terms.columns(chosen), **arrays)
-
-    def sold(
-        self, step: int, level: FloatArray, order: FloatArray, rng: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray]:
-        """What is left of levels (m, C) at a step, before it spoils, and what the orders and the step cost, (m, C)."""
-        terms, demand = self.terms, self.drawn(step, len(level), rng)
-        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
-        cost = terms.fixed[:, step] * (order > 0) + terms.purchase[:, step] * order
-        return left, cost + terms.of_leftovers((slice(None), step), left, missing)
 
 
 def unit_laws(
@@ -194,7 +173,8 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     """
     terms, (columns, horizon, size) = laws.terms, laws.chance.shape
     rule, stock = (laws.width, terms.products, terms.cycle), np.arange(size) * laws.width[:, None]
-    left = laws.left
+    # E(y − D)⁺ = w Σ_{j<y} P(D ≤ j w), on the lattice y
+    left = cumulative(np.cumsum(laws.chance[..., :-1], axis=-1)) * laws.width[:, None, None]
     missing = (laws.mean_steps * laws.width[:, None])[..., None] - stock[:, None] + left
     now = terms.of_leftovers((..., None), left, missing)
     if prices is not None:

@@ -94,10 +94,6 @@ class Inventory(LevelProblem):
         labelled = np.unravel_index(cell, self.labels.shape) if self.labels else ()
         return self.of_leftovers((*labelled, step, np.arange(self.products)), left, missing)
 
-    def without_boundary(self) -> Self:
-        """The same shop with λ = 1: no limit on orders, and every row is observed."""
-        return self.changed(boundary=1.0)
-
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
         """The shop of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
         names, axes = self.labels.names, tuple(self.labels.names.index(name) for name in unknown)
@@ -238,10 +234,8 @@ class Depot(OutcomeProblem):
         if np.ptp(shop.shortage, axis=1).any():
             raise ValueError("shortage must be the same for all products of a step: a reserve serves whoever asks")
         self.shop, self.horizon = shop, shop.horizon
-        self.express, self.reserve_holding = (
-            public_array(name, each, (shop.horizon,))
-            for name, each in (("express", express), ("reserve_holding", reserve_holding))
-        )
+        self.express = public_array("express", express, (shop.horizon,))
+        self.reserve_holding = public_array("reserve_holding", reserve_holding, (shop.horizon,))
         self.reserve_max = float(public_array("reserve_max", reserve_max, ()))
         if self.reserve_max <= 0 or (self.express < 0).any() or (self.reserve_holding < 0).any():
             raise ValueError("reserve_max must be positive, express and reserve_holding must not be negative")

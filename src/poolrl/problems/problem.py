@@ -81,7 +81,8 @@ class Problem(ABC):
     shows: tuple[str, ...] = ()
     shown_low: FloatArray = np.zeros(0)
     shown_high: FloatArray = np.zeros(0)
-    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
+    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown. Steps
+    # are then rounds of a season: they share one law, none is idle, and decisions are named freely.
     counts_down: bool = False
     example: ClassVar[Mapping[str, Any]] = {}  # facts of a small one, to try things on
 
@@ -261,25 +262,11 @@ class OutcomeProblem(Problem):
         return "nodes" if self.state_dim + self.action_dim <= MOST_ON_NODES else "fitted"
 
     @property
-    def one_season(self) -> bool:
-        """Whether steps are rounds of a season.
-
-        They share one law, none is idle, decisions are named freely and are the levels at which outcomes are cut off.
-        A season may end early, and later rounds then show nothing.
-        """
-        return self.counts_down
-
-    @property
     def shows_levels(self) -> bool:
         """Whether outcomes are cut off at the actions, and some outcome is seen on one side of them."""
         # One action is the level of all outcomes. With two of them a row would stand in two cells.
         seen = len(self.current_status) < self.outcome_dim
         return self.censored and self.counts_down and self.action_dim == 1 and seen
-
-    @property
-    def earns(self) -> bool:
-        """Whether rewards are earnings, so that costs below zero can be compared as shares."""
-        return self.counts_down
 
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
@@ -379,14 +366,6 @@ class LevelProblem(LeftoverCosts, SeparableProblem):
     def needs_own_planner(self) -> bool:
         """Formulas know neither labels nor a scale profile."""
         return bool(self.labels) or bool((self.scale_profile != 1).any())
-
-    def costs_differ(self, label: int) -> bool:
-        """Whether costs differ along a label, which is named by its number."""
-        return bool(np.ptp(self.holding, label).any() or np.ptp(self.shortage, label).any())
-
-    @abstractmethod
-    def without_boundary(self) -> Self:
-        """The same with λ = 1: no limit on orders, and every row is observed."""
 
     @abstractmethod
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:

@@ -37,7 +37,15 @@ class Rounds(OutcomeProblem):
     most_name = "bid_max"  # of the one that bounds all amounts
 
     def __init__(
-        self, horizon: int, count: int, most: float, labels: Declared, *, outcomes: int = 1, side: Side = "lower"
+        self,
+        horizon: int,
+        count: int,
+        most: float,
+        labels: Declared,
+        *,
+        keep: float = 0.0,
+        outcomes: int = 1,
+        side: Side = "lower",
     ) -> None:
         whole(horizon=horizon, **{self.count_name: count})
         positive(**{self.most_name: most})
@@ -52,13 +60,10 @@ class Rounds(OutcomeProblem):
         self.shown_low, self.shown_high = np.zeros(len(self.shows)), np.full(len(self.shows), float(most))
         # Amounts of every size may be named: on either side the boundary is where nothing is left to see.
         self.boundary = Boundary(np.full((self.horizon, 2), float(side == "lower")), side)
-
-    def _kept(self, keep: float) -> float:
-        """What a lot or a unit is worth that is never sold."""
-        most, kept = float(self.action_high[0]), float(public_array("keep", keep, ()))
-        if not 0 <= kept < most:
-            raise ValueError(f"keep must lie between 0 and {self.most_name}, got {kept:g}")
-        return kept
+        # What a lot or a unit is worth that is never sold.
+        self.keep = float(public_array("keep", keep, ()))
+        if not 0 <= self.keep < most:
+            raise ValueError(f"keep must lie between 0 and {self.most_name}, got {self.keep:g}")
 
     @property
     def free_facts(self) -> tuple[str, ...]:
@@ -89,6 +94,14 @@ class Rounds(OutcomeProblem):
         tell what was earned.
         """
         return None
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What a sale earns above `keep`."""
+        return np.asarray((state[..., 0] - next_state[..., 0]) * (action[..., 0] - self.keep))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a lot or a unit that is given away to one that is sold at the bound."""
+        return -self.keep, float(self.action_high[0])
 
     def succeeded(self, state: FloatArray, next_state: FloatArray) -> BoolArray:
         """Whether the count went down, (..., 1)."""
@@ -130,9 +143,8 @@ class ReserveAuction(Rounds):
     ) -> None:
         self.shows = ("highest", "price") if sees_highest else ("price",)
         self.current_status = () if sees_highest else (0,)
-        super().__init__(horizon, lots, bid_max, labels, outcomes=2, side="higher")
+        super().__init__(horizon, lots, bid_max, labels, keep=keep, outcomes=2, side="higher")
         self.lots, self.bid_max, self.sees_highest = int(lots), float(bid_max), bool(sees_highest)
-        self.keep = self._kept(keep)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Sold if the highest bid reaches the reserve."""
@@ -159,13 +171,8 @@ class ReserveAuction(Rounds):
         return np.stack([np.full_like(seen[0], -self.keep), seen[1]]), np.stack([-tried[0], tried[1]])
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
-        """What the round earns above `keep`."""
-        sold = state[..., 0] - next_state[..., 0]
-        return np.asarray(sold * (action[..., 0] - self.keep) + (next_state[..., -1] - action[..., 0]))
-
-    def reward_range(self, step: int) -> tuple[float, float]:
-        """From a lot that is given away to one that is sold at the bound."""
-        return -self.keep, self.bid_max
+        """The reserve of a lot that is sold above `keep`, and what the price is above the reserve."""
+        return super().reward(step, state, action, next_state) + (next_state[..., -1] - action[..., 0])
 
 
 class DynamicPricing(Rounds):
@@ -189,8 +196,8 @@ class DynamicPricing(Rounds):
         keep: float = 0.0,
         labels: Declared = None,
     ) -> None:
-        super().__init__(horizon, stock, price_max, labels)
-        self.stock, self.price_max, self.keep = int(stock), float(price_max), self._kept(keep)
+        super().__init__(horizon, stock, price_max, labels, keep=keep)
+        self.stock, self.price_max = int(stock), float(price_max)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Bought if it is worth its price."""
@@ -203,14 +210,6 @@ class DynamicPricing(Rounds):
     def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The price above `keep` of those who bought."""
         return 0.0 * tried, tried - self.keep
-
-    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
-        """What a sale earns above `keep`."""
-        return np.asarray((state[..., 0] - next_state[..., 0]) * (action[..., 0] - self.keep))
-
-    def reward_range(self, step: int) -> tuple[float, float]:
-        """From a unit that is given away to one that is sold at the bound."""
-        return -self.keep, self.price_max
 
 
 class FirstPriceBidding(Rounds):

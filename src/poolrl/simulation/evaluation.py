@@ -58,8 +58,8 @@ def relative_gap(
 ) -> float:
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
-    # A problem that earns has costs below zero: earnings are compared with the benchmark's.
-    if best == 0 or (best < 0 and not problem.earns):
+    # Rounds earn, so costs are below zero: earnings are compared with the benchmark's.
+    if best == 0 or (best < 0 and not problem.counts_down):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
     return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
 

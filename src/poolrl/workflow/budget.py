@@ -96,7 +96,7 @@ def judge_on_paths(problem: OutcomeProblem, world: World) -> tuple[Callable[[Pol
 
 def judge_levels(problem: LevelProblem, world: World) -> tuple[Callable[[Policy], float], Policy]:
     """The same for levels, whose costs are known exactly. Somebody who knows the demand may order beyond λ."""
-    best = optimum(problem.without_boundary(), world.probabilities)
+    best = optimum(problem.changed(boundary=1.0), world.probabilities)
     return lambda policy: float(expected_costs(problem, policy.levels, world.probabilities).sum()), best
 
 

@@ -200,7 +200,7 @@ def rows_of_table(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     yield from trajectories_of(file, log)
     yield from faulty_rows(file, log, faults_of_numbers(file, log, called, missing=flags))
     yield used_by_a_fit(log, problem)
-    if problem.one_season:
+    if problem.counts_down:
         yield from _habits(words, problem, log)
 
 
@@ -258,7 +258,7 @@ def used_by_a_fit(log: Table, problem: OutcomeProblem) -> LogFinding:
     several = log.facts.max_per_unit > 1
     what = "places, max_per_unit for each unit" if several else "steps and outcomes of its trajectories"
     stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
-    if problem.one_season and problem.horizon > 1:
+    if problem.counts_down and problem.horizon > 1:
         what += "; steps after the last one is gone show nothing"
         stands = "bad" if used < 0.1 * most else "good"
     return LogFinding("used by a fit", stands, f"{share_of(used, most)} of all {what}")

@@ -126,11 +126,11 @@ def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -
             raise
 
 
-def refused(engine: str, error: BaseException, detail: str = "") -> str:
+def refused(engine: str, error: BaseException) -> str:
     """A message without the engine's own words: the class of the first error in a chain, and its SQLSTATE."""
     kind, state = type(_first(error)).__name__, getattr(_first(error), "sqlstate", None)
     return (
-        f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
+        f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}). Its "
         f"message may quote the log and is not repeated here; run the query in {engine} itself to read it"
     )
 

@@ -8,15 +8,10 @@ from __future__ import annotations
 import codecs
 import csv
 import glob
-import gzip
-import itertools
 import shutil
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, cast
 
 # A function for queries that put ids together from several columns: it brings one of them into one spelling.
 ID_FUNCTION = "poolrl_id"
@@ -57,9 +52,9 @@ def files_of(where: Path) -> tuple[list[str], bool]:
     names = [str(path.resolve()) for path in files]
     if all(path.suffix in (".parquet", ".pq") for path in files):
         return names, False
-    if all(".csv" in path.suffixes for path in files):
+    if all(path.suffix == ".csv" for path in files):
         return names, True
-    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one format")
+    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv) files, all of one format")
 
 
 def parquet_reader(where: Path, files: Sequence[str]) -> str:
@@ -70,7 +65,6 @@ def parquet_reader(where: Path, files: Sequence[str]) -> str:
 
 
 LONGEST_HEADER = 2**20  # bytes of a header line, at most. A file without lines would be read to its end
-_GZIP = 16 + zlib.MAX_WBITS
 # Bytes of a line, at most. A longer one is left out: one unit's text must not decide how long a fit takes.
 LONGEST_LINE = 2**16
 # DuckDB judges a line at its own limit by its place. So ours, which sees the line alone, is the lower one.
@@ -109,32 +103,24 @@ def line_count(files: Sequence[str]) -> int:
     """How many lines there are behind the headers but blank ones, whatever their bytes."""
     found = 0
     for file in files:
-        with TextIOWrapper(_bytes_of(file), "latin-1") as lines:  # in which every byte is a letter
+        with open(file, encoding="latin-1") as lines:  # in which every byte is a letter
             next(lines, "")
             found += sum(bool(line.strip(" \n")) for line in lines)
     return found
 
 
-def as_utf8(files: Sequence[str], form: CsvFormat, folder: Path) -> tuple[list[str], CsvFormat, bool]:
-    """The files as UTF-8, copied into a private folder if they are not; how they are written; whether that succeeded.
+def as_utf8(files: Sequence[str], form: CsvFormat, folder: Path) -> tuple[list[str], CsvFormat]:
+    """The files as UTF-8, copied into a private folder if they are not, and how they are then written.
 
-    DuckDB refuses a whole file of latin-1 for one byte in 128 .. 159. Nothing fails here, before a query sees rows.
+    DuckDB refuses a whole file of latin-1 for one byte in 128 .. 159. Here every byte is a letter, so nothing fails.
     """
     if form.encoding == "utf-8":
-        return list(files), form, True
-    copies, whole = [], True
-    for number, file in enumerate(files):
-        copies.append(str(folder / f"{number}.csv"))
-        try:
-            with _bytes_of(file) as source, open(copies[-1], "wb") as copy:
-                shutil.copyfileobj(codecs.EncodedFile(source, "utf-8", form.encoding), copy)
-        except (OSError, EOFError, zlib.error):
-            whole = False
-    return copies, replace(form, encoding="utf-8"), whole
-
-
-def _bytes_of(file: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(file, "rb")) if file.endswith(".gz") else open(file, "rb")
+        return list(files), form
+    copies = [str(folder / f"{number}.csv") for number in range(len(files))]
+    for file, copied in zip(files, copies, strict=True):
+        with open(file, "rb") as source, open(copied, "wb") as copy:
+            shutil.copyfileobj(codecs.EncodedFile(source, "utf-8", form.encoding), copy)
+    return copies, replace(form, encoding="utf-8")
 
 
 def csv_reader(files: Sequence[str], form: CsvFormat = COMMAS) -> str:
@@ -166,28 +152,13 @@ def header_of(file: str, form: CsvFormat = COMMAS) -> tuple[str, ...]:
     """The names in the first line of a file. Nothing behind that line is read."""
     coding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
     try:
-        with open(file, "rb") as bytes_of:
-            single = _unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b"")
+        with open(file, "rb") as content:
             # Rows begin behind the first end of a line, and no error may depend on them.
-            first = itertools.takewhile(lambda byte: byte not in (b"\r", b"\n"), single)
-            line = b"".join(itertools.islice(first, LONGEST_HEADER))
+            line = content.readline(LONGEST_HEADER).split(b"\r")[0].rstrip(b"\n")
         names = tuple(next(csv.reader([line.decode(coding)], delimiter=form.delimiter), []))
-    except (UnicodeDecodeError, zlib.error, csv.Error):
+    except (UnicodeDecodeError, csv.Error):
         names = ()
     if not names or len(set(names)) < len(names):
         written = form.encoding.upper()
         raise ValueError(f"{file} is not a readable CSV file: {written}, with a header line of different names")
     return names
-
-
-def _unpacked(packed: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a gzip file, each unpacked only when it is asked for, so that a fault in a later one is not met."""
-    member, waiting = zlib.decompressobj(wbits=_GZIP), packed.read(1)
-    while waiting:
-        while byte := member.decompress(waiting, 1):
-            yield byte
-            waiting = member.unconsumed_tail
-        waiting = member.unused_data or packed.read(1)
-        if member.eof:
-            # A gzip file may have several parts.
-            member = zlib.decompressobj(wbits=_GZIP)

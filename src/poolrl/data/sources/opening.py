@@ -7,7 +7,6 @@ error is repeated.
 from __future__ import annotations
 
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ import ibis.expr.types as ir
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources import duckdb as queries
 from poolrl.data.sources import log_files
-from poolrl.data.sources.engine import Answer, RowError, Source, interruptible, refusing
+from poolrl.data.sources.engine import Answer, Source, interruptible, refusing
 from poolrl.data.sources.log_files import quoted_name, sql_list
 
 if TYPE_CHECKING:
@@ -131,9 +130,8 @@ def _open_files(
 ) -> Iterator[Source]:
     """Files, or the answer to a query on them. Without a `csv` format they are Parquet files."""
     with _spilling() as (spill, settings), queries.connected(":memory:", settings) as database:
-        whole = True
         if csv is not None:
-            files, csv, whole = log_files.as_utf8(files, csv, spill)
+            files, csv = log_files.as_utf8(files, csv, spill)
         reader = log_files.parquet_reader(where, files) if csv is None else log_files.csv_reader(files, csv)
         try:
             # Other files are out of reach from now on.
@@ -152,8 +150,6 @@ def _open_files(
                 queries.copy_log_without_rows(database, empty)
                 kinds = queries.try_query(query, wanted.names, empty)
             before_rows()
-            if not whole:
-                raise RowError(f"{where} cannot be read to its end")
         backend = queries.shut(database)
         if query is not None:
             queries.run_query(query, database, kinds)
@@ -167,10 +163,7 @@ def count_lines(source: str, folder: Path) -> int | None:
     where = folder / Path(source).expanduser()
     is_database = source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS
     files, is_csv = ([], False) if is_database else log_files.files_of(where)
-    try:
-        return log_files.line_count(files) if is_csv else None
-    except (OSError, EOFError, zlib.error):
-        raise ValueError(f"{where} cannot be read to its end") from None
+    return log_files.line_count(files) if is_csv else None
 
 
 def _needed(query: str | None, what: str) -> str:

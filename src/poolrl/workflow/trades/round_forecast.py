@@ -247,7 +247,7 @@ def past_decisions(model: PrivateModel, cells: IntArray) -> Behaviour | None:
     None unless the levels at which outcomes are cut off are the decisions themselves.
     """
     outcomes = model.outcomes
-    if outcomes.cutoffs is None or not model.problem.one_season:
+    if outcomes.cutoffs is None or not model.problem.counts_down:
         return None
     laws = outcomes.cutoffs.reshape(-1, *outcomes.cutoffs.shape[-3:])[:, :, 0]
     points = outcomes.by_cell[1][cells, 0]
