@@ -151,8 +151,6 @@ def test_a_model_comes_back_from_a_file(model: PrivateModel, tmp_path: Path) -> 
         PrivateModel.load(tmp_path / "model.npz", problem=shop(holding=9.0))
 
 
-
-
 TOP = 10.0
 SMALL = Fitted(states=64, hinges=32, outcomes=64)
 

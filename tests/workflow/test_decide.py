@@ -178,8 +178,6 @@ def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path) 
         assert float(row["order_up_to"]) == pytest.approx(stock + int(row["order"]), abs=6e-7)
 
 
-
-
 HEADER = "step,product,stock,shop,promo,scale\n"
 GOOD = HEADER + "Sat,bread,2,7,no,9\n"
 
