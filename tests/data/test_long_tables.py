@@ -30,7 +30,7 @@ from tests.helpers.long_tables import (
     messy_trajectory,
     week_of,
 )
-from tests.helpers.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.own_problems import PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
 
 
@@ -52,7 +52,7 @@ def hostile_pair(rng: np.random.Generator, *, labels_public: bool) -> tuple[Rows
 
 
 @pytest.mark.parametrize("labels_public", [False, True], ids=["protected", "public"])
-@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_one_unit_moves_no_more_than_was_paid_for(examples: int, labels_public: bool) -> None:
     """Doubled rows, products and labels nobody declared, no numbers, labels that disagree, trajectories beyond c."""
 
@@ -75,13 +75,10 @@ def test_the_sensitivity_of_a_long_table_is_attained() -> None:
 @pytest.mark.parametrize(
     ("values", "declared", "counted"),
     [
-        (["7", "07", "x", None], ["7", "x"], [1, 1]),  # text is compared as text
-        (["7", "07", "x", None], [8, 7], [0, 2]),  # ... and read as a number where numbers were declared
+        (["7", "07", "x", None], [8, 7], [0, 2]),  # text is read as a number where numbers were declared
         ([7, 8, 9, None], ["7", "9"], [1, 1]),
         ([7.0, 7.5, np.nan, -0.0], [0, 7.5], [1, 1]),
-        ([7.0, 7.5, np.nan, 0.0], [-0.0, 7.5], [1, 1]),
         ([True, False, None, True], [1, 0], [2, 1]),
-        ([None, None, None, None], ["7", "8"], [0, 0]),
     ],
 )
 def test_products_are_compared_like_labels(values: list[Any], declared: list[Any], counted: list[int]) -> None:
@@ -97,42 +94,14 @@ def test_products_are_compared_like_labels(values: list[Any], declared: list[Any
     assert log.slots == 4  # rows of other products still name their weeks
 
 
-def test_two_spellings_of_a_product_are_one_product() -> None:
-    problem = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=BOUND)
-    rows = {"trajectory": [0, 0], "step": [0, 0], "product": ["7", "7.0"], "state": [0, 0], "action": [5, 5]}
-    log = Table(pa.table(rows | {"left": [1, 1]}), **long_columns([7, 8]))
-    assert log.outcome_leaves(problem, bins=2).sum() == 0
-
-
 def test_a_column_that_has_the_name_of_ours_is_not_taken_for_it() -> None:
-    """In both forms, where bounds differ by store and product."""
+    """Where bounds differ by store and product."""
     problem, log = a_labelled_shop(60)
-    labels = {"labels": ["store", "promo"]}
-    for table, named in (
-        (melted(log), long_columns(scale=["scale"], **labels)),
-        (log.to_arrow(), columns(2, scale=["scale_0", "scale_1"], **labels)),
-    ):
-        spoilt = table.append_column("poolrl_coordinate", pa.array([99] * len(table)))
-        found = [Table(each, **named).outcome_leaves(problem, bins=8) for each in (table, spoilt)]
-        np.testing.assert_array_equal(*found)
-        assert found[0].sum() > 5
-
-
-def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
-    schema = dict.fromkeys(("state", "action", "left", "scale"), "float64")
-    rows = ibis.table({"trajectory": "string", "step": "int64", "product": "string", **schema}, name="log")
-    sizes = []
-    for products in (50, 500):
-        bounds = np.linspace(5.0, 9.0, products)
-        share = np.linspace(0.5, 1.0, products)
-        problem = LostSales(
-            horizon=3, products=products, holding=1, shortage=1, demand_max=bounds, boundary=[share, share, share / 2]
-        )
-        names = [f"p{i}" for i in range(products)]
-        for scale in ([], ["scale"]):
-            log = Table(rows, **long_columns(names, scale=scale))
-            sizes.append(len(ibis.to_sql(log.outcome_expression(problem, bins=16), dialect="duckdb")))
-    assert sizes[:2] == sizes[2:]
+    table, named = melted(log), long_columns(scale=["scale"], labels=["store", "promo"])
+    spoilt = table.append_column("poolrl_coordinate", pa.array([99] * len(table)))
+    found = [Table(each, **named).outcome_leaves(problem, bins=8) for each in (table, spoilt)]
+    np.testing.assert_array_equal(*found)
+    assert found[0].sum() > 5
 
 
 def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,33 +139,25 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert (long.facts.has_coordinates, long.coordinates, repr(long)) == (True, SHOWN, "Table(sensitive)")
     assert not Table(log.to_arrow(), **columns(2)).facts.has_coordinates
     assert Table(log.to_arrow(), **columns(2)).coordinates == ()
-    once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
-    assert once is not long
-    assert once.placed() is once  # a second join would double nothing, but cost as much as the first
-    assert wide.placed() is wide
     alone, bare = long_columns(SHOWN[:1]), {name: column for name, column in given.items() if name != "coordinates"}
-    halves, days = pa.array([0.5] * len(table)), pa.nulls(len(table), pa.date32())
+    halves = pa.array([0.5] * len(table))
 
     def renamed(product: pa.Array, **more: Any) -> Table:
         return Table(table.drop("product").append_column("product", product), **given | more)
 
     refused: list[tuple[Callable[[], Any], str]] = [
         (lambda: Pool.published(1.0, 3).fit(problem, long), "a Table needs outcome counts"),
-        (lambda: Pool.published(1.0, 3).fit(problem, wide), "a Table needs outcome counts"),
         (lambda: Table(table, **alone).check(PostedPrice(3)), r"\(SeparableProblem\); PostedPrice is another kind"),
         (lambda: Table(table, **alone).check(problem), "coordinates must be 2, got 1"),
         (lambda: Table(log.to_arrow(), **columns(2), coordinates=SHOWN), "coordinates needs coordinate"),
-        (lambda: Table(table, **given | {"coordinates": ()}), "^coordinates must have values"),
         (lambda: Table(table, **given | {"coordinates": "bread"}), "^coordinates must have values"),
         (
             lambda: Table(table, **given | {"coordinates": ["bread", "Bread "]}),
             "^coordinates must not have a value twice",
         ),
         (lambda: renamed(halves), "coordinate must hold text, as declared, but its column has type float64"),
-        (lambda: renamed(days, coordinates=[1, 2]), "coordinate must hold numbers, as declared, but its column"),
         (lambda: Table(table, **given | {"coordinate": "produce"}), "one column 'produce'"),
         (lambda: Table(table, **given | {"actions": ["action", "left"]}), "coordinate, actions must name one column"),
-        (lambda: Columns(**bare, scale=("e", "f")), "with coordinate, scale must name one column"),
         (lambda: Table(table, **given, labels={"what": "product"}), "'product' cannot be both coordinate and label"),
         (lambda: Trajectories.from_table(table, **bare), "one row per coordinate is counted by Table"),
     ]
@@ -253,14 +214,10 @@ def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
     refused: list[tuple[str, Any]] = [
         ("cbrt", np.cbrt),
         ("outer|more than", lambda x: np.add.outer(x, x)),
-        ("add", lambda x: np.add(x, 1.0, dtype=np.float64)),
         ("picks out a coordinate", lambda x: np.broadcast_to(x, (2, 3))),
-        ("sort", np.sort),
         ("x\\[..., i\\]", lambda x: x[0]),
         ("picks out a coordinate", lambda x: x[..., 0]),
         ("picks out coordinates", lambda x: x - x[..., :1]),
-        ("picks out a coordinate", lambda x: x[..., None, :]),
-        ("picks out coordinates", lambda x: x[..., ::2]),
         ("picks out coordinates", lambda x: x[..., 1:]),
         ("picks out coordinates", lambda x: x[..., :2]),
         ("picks out a coordinate", lambda x: np.where(np.ones((3, 3)), x, x)),
@@ -274,13 +231,3 @@ def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
             Recording(lengths, [(3,)])
     (alone,) = OnOneColumn(1, [])(Recording(lambda x: np.concatenate([x, x + 1], axis=-1), [(1,)]), [row.x])
     assert alone.shape == (2,)
-
-
-def test_a_stock_beyond_the_bound_of_its_own_product_is_not_counted() -> None:
-    """80 on the shelf are possible for the first product and not for the second, whichever is sold and ordered."""
-    problem = OrderQuantity(1, 2, 0.2, 0.4, cap=60.0)
-    problem.state_high = np.array([160.0, 50.0])
-    stock = np.array([[80.0, 40.0], [40.0, 80.0], [80.0, 80.0]])[:, None]
-    log = Trajectories(states=stock, actions=np.full_like(stock, 5.0), next_states=stock - 30.0)
-    found = Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
-    assert found.sum(axis=(0, 2)).tolist() == [3, 1]

@@ -69,14 +69,6 @@ def test_a_header_that_is_no_text_is_refused(tmp_path: Path, facts: Facts, run: 
     assert spent(tmp_path) == 0
 
 
-def test_reading_the_header_as_text_would_be_caught(tmp_path: Path) -> None:
-    """A text reader decodes 8 KB at once, rows and all."""
-    (tmp_path / "log.csv").write_bytes(b"a,b\n\xff,1\n")
-    assert log_files.header_of(str(tmp_path / "log.csv")) == ("a", "b")
-    with pytest.raises(UnicodeDecodeError), open(tmp_path / "log.csv", encoding="utf-8-sig") as text:
-        text.readline()
-
-
 def test_columns_that_rows_decide_are_paid_for() -> None:
     """A query gives the columns that it gave without rows, or one of the rows may be the reason."""
     with connected(":memory:", {}) as database:
@@ -130,10 +122,7 @@ BAD_LINES: dict[bytes, list[Callable[[bytes], bytes]]] = {
     b"\n": [
         lambda line: b'"' + line,
         lambda line: b'"a"b,' + line,
-        lambda line: b"# a note",
-        lambda line: b"",
         lambda line: b",",
-        lambda line: b"x," * 40,
         lambda line: b"\r",
         lambda line: b"\xff\xfe" + line,  # no UTF-8
         lambda line: line + b"\xc3",  # half a character
@@ -211,7 +200,7 @@ def test_every_line_is_read_by_itself(
 def test_a_long_line_is_judged_by_its_length_alone(tmp_path: Path, end: bytes) -> None:
     """First, in between or last; in bytes; and at DuckDB's own limit as well."""
     others = [b"n%d,x" % i for i in range(100)]
-    for size in (LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 2 * LONGEST_LINE, 2 * LONGEST_LINE + 1, 10**6):
+    for size in (LONGEST_LINE, LONGEST_LINE + 1, 2 * LONGEST_LINE + 1, 10**6):
         long = b"L," + "é".encode() * ((size - 2) // 2) + b"y" * (size % 2)
         assert len(long) == size
         for place in (0, 50, 100):

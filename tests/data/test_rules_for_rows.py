@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, Boundary, LostSales, OutcomeProblem, SeededNoise, SeparableProblem, Table, Trajectories
+from poolrl import Backlog, Boundary, LostSales, OutcomeProblem, SeededNoise, SeparableProblem, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.data.cells import outcome_cells
 from poolrl.data.row_rules import (
@@ -26,14 +24,13 @@ from poolrl.data.row_rules import (
     multiples_of,
     possible,
     usable_divisor,
-    within,
 )
 from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.privacy.release import release_outcomes
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from tests.helpers.own_problems import Wear
-from tests.helpers.tables import UNUSABLE, a_scaled_log, columns, wide
+from tests.helpers.tables import UNUSABLE, wide
 
 Limits = tuple[list[float], list[float]]
 
@@ -232,38 +229,21 @@ def test_rows_without_outcomes_are_only_moved() -> None:
     assert mask.ravel().tolist() == [False, True]
 
 
-def test_bounds_are_those_of_their_part() -> None:
-    """A rounding error beyond a bound is allowed, twice as much is not."""
-    problem = PROBLEMS[0]
-    rows = rows_of(problem)
-    rules = bound_rules(problem, rows)
-    assert [rule.part for rule in rules] == list(PARTS) == ["states", "actions", "next_states"]
-    for part, rule, (low, high) in zip(rows, rules, bounds(problem), strict=True):
-        room = ROUNDING * (high - low)
-        expected = [[low[i] - room[i] <= row[i] <= high[i] + room[i] for i in (0, 1)] for row in part]
-        np.testing.assert_array_equal(rule.held, expected)
-        np.testing.assert_array_equal(within(part, low, high), expected)
-
-
 def test_every_rule_in_words() -> None:
-    """`poolrl check` and every refusal say these."""
+    """`poolrl check` and every refusal say these words."""
     one = (np.zeros((1, 1)),) * 3
     costs = {"horizon": 1, "holding": 1.0, "shortage": 1.0, "demand_max": 10.0}
-    within_bounds = ("must lie within the public bounds of the problem", "outside the public bounds")
-    below, above = "below the least allowed (the stock on hand)", "above the largest allowed"
-    implied = "an outcome (sales, demand) outside its public bounds"
     told = [
-        ("states", *within_bounds),
-        ("actions", *within_bounds),
-        ("next_states", *within_bounds),
-        ("actions", f"must be feasible, but some lie {below}", below),
-        ("actions", f"must be feasible, but some lie {above}", above),
-        ("next_states", f"must follow from the actions: some imply {implied}", f"with {implied}"),
+        *((part, "must lie within the public bounds", "outside the public bounds") for part in PARTS),
+        ("actions", "must be feasible, but some lie below", "below the least allowed"),
+        ("actions", "must be feasible, but some lie above", "above the largest allowed"),
+        ("next_states", "must follow from the actions: some imply an outcome", "with an outcome"),
     ]
-    never = "must be such that observe() reports no cut: the problem declares that outcomes are never cut off"
-    for problem, more in ((LostSales(**costs), []), (Backlog(**costs), [("next_states", never, "cut off")])):
+    never = ("next_states", "must be such that observe() reports no cut", "cut off")
+    for problem, expected in ((LostSales(**costs), told), (Backlog(**costs), [*told, never])):
         rules = [*bound_rules(problem, one), *fit_rules(problem, 0, one)]
-        assert [(rule.part, rule.rule, rule.broken) for rule in rules] == told + more
+        for rule, (part, words, broken) in zip(rules, expected, strict=True):
+            assert (rule.part, rule.rule[: len(words)], rule.broken[: len(broken)]) == (part, words, broken)
 
 
 def test_which_amounts_and_scales_can_be_used() -> None:
@@ -330,14 +310,10 @@ def assert_shown(kind: type[Inventory], rows: dict[Numbers, tuple[str, float] | 
 def test_what_a_row_shows_in_multiples() -> None:
     shown: dict[Numbers, tuple[str, float] | None] = {
         (0, 300, 180, 100): ("seen", 1.2),
-        (0, 600, 480, 100): ("seen", 1.2),  # the same, from a shelf of six multiples
         (0, 600, 0, 100): ("cut off", 4),  # at least six is at least four
-        (0, 600, 100, 100): ("cut off", 4),  # five were sold, which is at least four
         (0, 600, 200, 100): ("cut off", 4),  # nobody knows whether it would have been more than four
         (0, 600, 200.01, 100): ("seen", 3.9999),
-        (0, 300, 0, 100): ("cut off", 3),
         (550, 600, 480, 100): ("seen", 1.2),  # the stock at hand may exceed the bound too
-        (0, 300, 180, 1000): ("seen", 0.12),
         (0, 1e60, 0, 1e-40): ("cut off", 4),  # more than a whole number can hold
     }
     assert_shown(LostSales, shown)
@@ -345,10 +321,8 @@ def test_what_a_row_shows_in_multiples() -> None:
     behind = {(0, 200, 80, 100): ("seen", 1.2), (0, 201, 81, 100): None, (0, 900, 780, 100): None}
     assert_shown(LostSales, behind, boundary=0.5)  # type: ignore[arg-type]
     waiting = {
-        (0, 300, -100, 100): ("seen", 4.0),
         (0, 300, -500, 100): ("seen", 4.0),  # eight were asked for: clipped, and seen, because nothing is ever cut off
         (-900, 300, 180, 100): ("seen", 1.2),  # a backlog of nine multiples, all of it served
-        (0, 900, 780, 100): ("seen", 1.2),
     }
     assert_shown(Backlog, waiting)  # type: ignore[arg-type]
 
@@ -387,19 +361,6 @@ def test_moving_a_row_keeps_what_it_shows(problem: Any, stock: float, order: flo
             assert moved[part][0] == row[part][0]
 
 
-def test_a_scale_is_taken_from_tables() -> None:
-    """NULL is missing; arrays and tables give the same log again."""
-    rows = a_scaled_log(SHOP, 50).to_arrow()
-    missing = pa.array([None if i % 7 == 0 else v for i, v in enumerate(rows["scale_0"].to_pylist())], pa.float64())
-    rows = rows.set_column(rows.column_names.index("scale_0"), "scale_0", missing)
-    named = columns(1, scale=["scale_0"], scale_memory=3)
-    again, table = Trajectories.from_table(rows, **named), Table(rows, **named)
-    assert np.isnan(again.scale[::7]).all()
-    assert table.facts == replace(again.facts, refuses_rows=False)
-    assert (table.facts.has_scale, table.facts.scale_memory) == (True, 3)
-    np.testing.assert_array_equal(table.outcome_leaves(SHOP, bins=BINS), again.outcome_leaves(SHOP, bins=BINS))
-
-
 def test_a_log_with_a_scale_is_never_complete() -> None:
     """It is not public whether a scale was usable, so unobserved slots are released even where λ = 1."""
     released = release_outcomes(
@@ -408,23 +369,3 @@ def test_a_log_with_a_scale_is_never_complete() -> None:
     assert released.unobserved is not None
     # L = 3: the root is not public either.
     assert released.guarantee.mechanisms[0].sensitivity_squared == 2 * 3
-
-
-def test_a_week_that_moves_changes_the_scales_at_both_places() -> None:
-    """The mean of the last m weeks: m change if a week stays in its place, 2m if it may come at another date."""
-    memory, weeks = 4, 30
-    sold = 2.0 ** np.arange(weeks)  # no two windows have the same mean
-
-    def scales(order: list[int]) -> dict[int, float]:
-        before = {week: order[max(0, place - memory) : place] for place, week in enumerate(order)}
-        return {week: float(sold[used].mean()) if used else 0.0 for week, used in before.items()}
-
-    usual, moving = scales(list(range(weeks))), 10
-    sold_then = sold[moving]
-    sold[moving] = 3.0
-    replaced = scales(list(range(weeks)))
-    sold[moving] = sold_then
-    others = [week for week in range(weeks) if week != moving]
-    assert sum(usual[week] != replaced[week] for week in others) == memory
-    moved = scales(others[:20] + [moving] + others[20:])
-    assert sum(usual[week] != moved[week] for week in others) == 2 * memory

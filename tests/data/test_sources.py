@@ -54,7 +54,7 @@ def test_every_source_gives_the_same_log(tmp_path: Path, facts: Facts, everywher
     found = {
         name: seen(tmp_path, facts, **log)
         for name, log in everywhere.items()
-        if sources == "all" or name in ("parquet", "csv", "folder of parquet", "glob of csv", "duckdb")
+        if sources == "all" or name in ("parquet", "glob of csv", "duckdb")
     }
     assert set(found.values()) == {found["parquet"]}, found
     table = pq.read_table(tmp_path / "log.parquet")

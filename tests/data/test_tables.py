@@ -15,15 +15,13 @@ import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Table, Trajectories
 from poolrl.data.counts import count_outcomes
-from poolrl.data.expressions import OnColumns, count_steps, harmless
-from poolrl.data.row_rules import LARGEST_NUMBER, multiples_of
+from poolrl.data.expressions import count_steps
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
-from poolrl.problems.problem import Problem
 from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
-from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
+from tests.helpers.own_problems import PostedPrice
 from tests.helpers.tables import (
     LOGS,
     WITH_ALL,
@@ -47,7 +45,7 @@ def test_counts_are_translated_for_engines_that_are_not_here() -> None:
     problem, log = LOGS["labels and units"]()
     one, several = (form(log, False, lambda rows: ibis.table(rows.schema, name="log")) for form in (wide, long))
     for expression in (one.outcome_expression(problem, bins=16), several.outcome_expression(problem, bins=16)):
-        for engine in ("bigquery", "snowflake", "databricks", "trino", "postgres"):
+        for engine in ("bigquery", "snowflake", "trino"):
             assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
 
 
@@ -94,7 +92,6 @@ def test_what_cannot_be_used_is_unobserved(
 
 
 PARTS = ("state", "action", "next_state")
-ODD = [None, math.nan, math.inf, -math.inf, 1e150, -1e150, math.nextafter(1e150, math.inf), -1.1e150, 1e300, -1e-300]
 
 
 def executed(expression: Any) -> dict[str, list[Any]]:
@@ -102,7 +99,7 @@ def executed(expression: Any) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 30, 31, 75])
+@pytest.mark.parametrize("horizon", [1, 2, 31])
 def test_repeated_steps_are_found_whatever_they_are(horizon: int) -> None:
     """Lives of every length up to beyond the horizon; one bit that is there twice carries into the next one."""
     rng = np.random.default_rng(horizon)
@@ -125,8 +122,7 @@ def a_table(**more: Any) -> pa.Table:
     return pa.table({"trajectory": pa.array(range(size)), **more, **numbers})
 
 
-@pytest.mark.parametrize("first", [3, -2])
-@pytest.mark.parametrize("kind", [pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.decimal128(6, 2)])
+@pytest.mark.parametrize(("first", "kind"), [(3, pa.int64()), (-2, pa.float64()), (3, pa.decimal128(6, 2))])
 def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
     steps: list[Any] = [None, *range(first - 2, first + 6)]
     if not pa.types.is_integer(kind):
@@ -143,62 +139,6 @@ def test_which_rows_have_a_step(first: int, kind: pa.DataType) -> None:
     assert (table.first_step, type(table.first_step)) == (first, int)
 
 
-ROWS, SEPARABLE = 400, OrderQuantity(2, 2, 0.2, 0.4, cap=60.0)
-
-
-def messy(problem: Problem) -> dict[str, list[Any]]:
-    """Numbers within the bounds, at them, a little outside, and no numbers at all."""
-    rng = np.random.default_rng(9)
-    bounds = [(problem.state_low, problem.state_high), (problem.action_low, problem.action_high)]
-    found = {}
-    for part, (low, high) in zip(PARTS, [*bounds, bounds[0]], strict=True):
-        for i in range(len(low)):
-            some = [*ODD, float(low[i]), float(high[i]), float(low[i]) - 1, float(high[i]) + 1]
-            inside = rng.uniform(low[i], high[i], ROWS).tolist()
-            found[f"{part}_{i}"] = [some[rng.integers(len(some))] if rng.random() < 0.12 else x for x in inside]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("problem", "clip"),
-    [(PostedPrice(2), False), (SEPARABLE, False), (SEPARABLE, True), (Pinned(1), False), (Pinned(1), True)],
-)
-@pytest.mark.parametrize("source", ["memory", "parquet"])
-def test_numbers_that_no_formula_can_take_are_missing(
-    problem: Problem, clip: bool, source: str, tmp_path: Path
-) -> None:
-    """Coordinates that belong together stand or fall together: one bad number, and the whole row is missing.
-
-    DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound.
-    """
-    given = messy(problem)
-    held = pa.table({"at": range(ROWS)} | {name: pa.array(values, pa.float64()) for name, values in given.items()})
-    pq.write_table(held, tmp_path / "log.parquet")
-    table = ibis.memtable(held) if source == "memory" else ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
-    parts = [[table[name] for name in given if name.startswith(part)] for part in PARTS]
-    checked = harmless(multiples_of(problem, clip=clip, divided=False), parts, OnColumns())
-    found = executed(table.select("at", **checked).order_by("at"))
-    bounds = {"state": (problem.state_low, problem.state_high), "action": (problem.action_low, problem.action_high)}
-    bounds["next_state"] = bounds["state"]
-    limits = {f"{part}_{i}": ends for part in PARTS for i, ends in enumerate(zip(*bounds[part], strict=True))}
-    if clip:
-        limits = dict.fromkeys(limits, (-LARGEST_NUMBER, LARGEST_NUMBER))
-    # The columns of each coordinate, or of all where they stand or fall together.
-    together = [[*given]] if problem is not SEPARABLE else [[f"{part}_{i}" for part in PARTS] for i in (0, 1)]
-    assert {name for name in found if name.startswith("fine")} == {f"fine_{i}" for i in range(len(together))}
-    kept = 0
-    for i, names in enumerate(together):
-        for row, values in enumerate(zip(*(given[name] for name in names), strict=True)):
-            fine = all(
-                v is not None and limits[name][0] - 1e-6 <= v <= limits[name][1] + 1e-6
-                for name, v in zip(names, values, strict=True)
-            )
-            assert found[f"fine_{i}"][row] is fine, values
-            assert [found[name][row] for name in names] == (list(values) if fine else [None] * len(names))
-            kept += fine
-    assert 100 < kept < ROWS * len(together) - 20
-
-
 def test_what_a_table_is_made_of() -> None:
     table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
     made = Table(Source(ibis.memtable(table), ("SELECT 1",)), **columns(1, unit="unit", max_per_unit=2))
@@ -213,17 +153,12 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
     table = a_table(step=np.zeros(3, dtype=int), unit=["a", "b", "a"])
     table = table.append_column("more", table["state_0"]).append_column("most", table["state_0"])
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"first_step": -(2**31) - 1}, "first_step"),
         ({"max_per_unit": 0, "unit": "unit"}, "max_per_unit"),
         ({"max_per_unit": 2}, "max_per_unit needs unit"),
-        ({"step_labels": ["unit"]}, r"step_labels must be among the labels \(none\)"),
         ({"unit": "nobody"}, "nobody"),
-        ({"scale": ["unit"]}, "column 'unit' must hold numbers"),
         ({"actions": ["unit"]}, "column 'unit' must hold numbers"),
-        ({"scale_memory": 1}, "scale"),
         ({"labels_public": True}, "labels"),
         ({"states": ["stat_0"]}, r"one column 'stat_0' \(did you mean 'state_0'"),
-        ({"states": "state_0"}, "states must be a list of column names"),
     ]
     for bad, words in refused:
         with pytest.raises(ValueError, match=words):
@@ -237,13 +172,6 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
         Table("log.parquet", **columns(2))
     with pytest.raises(ValueError, match=r"log .*got .*DataFrame"):
         Pool(1.0).fit(problem, table.to_pandas())
-
-
-def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:
-    """Parquet's statistics pass over NaN: the largest step is 1 there."""
-    pq.write_table(a_table(step=np.array([0.0, 1.0, math.nan])), tmp_path / "log.parquet")
-    table = Table(ibis.read_parquet(tmp_path / "log.parquet"), **columns(1))
-    assert executed(table.rows_of_steps(5).order_by("trajectory"))["trajectory"] == [0, 1]
 
 
 def test_a_table_without_ids_is_refused() -> None:

@@ -18,6 +18,7 @@ from cyclopts import CycloptsError
 
 from poolrl import Policy, __version__
 from poolrl.cli.main import app
+from poolrl.privacy import zcdp
 from tests.helpers.commands import CommandLine
 
 ROOT = Path(__file__).parents[2]
@@ -216,3 +217,23 @@ def test_the_version_and_a_bad_argument_are_one_line(tmp_path: Path, command_lin
     answer = command_line("demo", tmp_path / "file" / "shop")
     assert answer.code == 1
     assert "Traceback" not in answer.err
+
+
+# Budgets that documents speak of.
+BUDGETS = (0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [page for page in DOCUMENTS if page.name not in ("CHANGELOG.md", "results.md")],
+    ids=lambda path: path.name,
+)
+def test_epsilons_are_those_that_we_would_show(document: Path) -> None:
+    """A number that stands behind ε is rounded up; and so is a row of them below a row of ρ."""
+    text = document.read_text()
+    shown = {zcdp.rounded_up(zcdp.epsilon(rho, delta)) for rho in BUDGETS for delta in (1e-5, 1e-6, 1e-9)}
+    shown |= {zcdp.rounded_up(zcdp.gaussian_epsilon(rho, 1e-6)) for rho in BUDGETS}  # said to be a Gaussian's
+    assert set(re.findall(r"(?:ε|epsilon)(?: =| is| of|,)? (\d+\.\d+)", text)) <= shown
+    for rhos, epsilons in re.findall(r"^\| ρ \|(.*)\|\n\|[-|]+\|\n\| ε at δ = 10⁻⁶[^|]*\|(.*)\|$", text, re.MULTILINE):
+        budgets = [float(rho) for rho in rhos.split("|")]
+        assert [cell.strip() for cell in epsilons.split("|")] == [zcdp.epsilon_shown(rho) for rho in budgets]

@@ -66,9 +66,12 @@ class Replay:
         return self.tables[-1].copy()
 
 
-@pytest.fixture(params=["default", "published", "grid", "backlog"])
-def fitted(request: pytest.FixtureRequest) -> tuple[Prepared, Trajectories, Trajectories]:
-    """A learner, a log, and a neighbour of it: one of forty trajectories is another, its rows at the extremes."""
+@pytest.fixture(params=["default", "published", "grid", "backlog", "units"])
+def fitted(request: pytest.FixtureRequest) -> tuple[Prepared, Trajectories, Trajectories, Trajectories]:
+    """A learner, a log, and a neighbour of it: one of forty trajectories is another, its rows at the extremes.
+
+    And a log of zeros, in which each of twenty units owns one trajectory instead of two, where there are units.
+    """
     kind = Backlog if request.param == "backlog" else LostSales
     problem = kind(horizon=3, products=1, holding=0.2, shortage=0.3, demand_max=10.0)
     pools = {"published": Pool.published(3.0, zones=4), "grid": Pool(3.0, Visits(), Grid(4))}
@@ -76,7 +79,11 @@ def fitted(request: pytest.FixtureRequest) -> tuple[Prepared, Trajectories, Traj
     log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 1)), rng=rng)
     parts = {name: getattr(log, name).copy() for name in ("states", "actions", "next_states")}
     parts["states"][7], parts["actions"][7], parts["next_states"][7] = 0.0, 10.0, 10.0
-    return pools.get(request.param, Pool(3.0)).prepare(problem), log, Trajectories(**parts)
+    owners = {"unit": np.arange(40) // 2, "max_per_unit": 3} if request.param == "units" else {}
+    few = {name: np.zeros_like(part[:: 2 if owners else 1]) for name, part in parts.items()}
+    logs = [Trajectories(**{name: getattr(log, name) for name in parts}, **owners), Trajectories(**parts, **owners)]
+    logs.append(Trajectories(**few, **(owners | {"unit": np.arange(20)} if owners else {})))
+    return pools.get(request.param, Pool(3.0)).prepare(problem), *logs
 
 
 def saved(prepared: Prepared, released: Any, path: Path) -> bytes:
@@ -84,8 +91,8 @@ def saved(prepared: Prepared, released: Any, path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_with_the_noise_frozen_only_the_tables_change(fitted: tuple[Prepared, Trajectories, Trajectories]) -> None:
-    prepared, log, neighbour = fitted
+def test_with_the_noise_frozen_only_the_tables_change(fitted: tuple[Any, ...]) -> None:
+    prepared, log, neighbour, _ = fitted
     recorder = Recorder()
     first = revealed(prepared, prepared.release(log, recorder))
     second = revealed(prepared, prepared.release(neighbour, Replay(recorder.noise, onto_counts=True)))
@@ -98,14 +105,11 @@ def test_with_the_noise_frozen_only_the_tables_change(fitted: tuple[Prepared, Tr
     assert 0 < (moved**2).sum() <= paid
 
 
-def test_with_the_tables_frozen_the_policy_is_the_same_to_the_byte(
-    fitted: tuple[Prepared, Trajectories, Trajectories], tmp_path: Path
-) -> None:
-    prepared, log, neighbour = fitted
+def test_with_the_tables_frozen_the_policy_is_the_same_to_the_byte(fitted: tuple[Any, ...], tmp_path: Path) -> None:
+    prepared, log, *others = fitted
     recorder = Recorder()
     first = saved(prepared, prepared.release(log, recorder), tmp_path / "p.npz")
-    empty = Trajectories(**{name: np.zeros_like(log.states) for name in ("states", "actions", "next_states")})
-    for other in (neighbour, empty):
+    for other in others:
         # Which rows of transitions are asked for follows from the tables, so the recording fits.
         released = prepared.release(other, Replay(recorder.tables, onto_counts=False))
         assert saved(prepared, released, tmp_path / "p.npz") == first

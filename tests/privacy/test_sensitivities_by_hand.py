@@ -19,14 +19,6 @@ SHOP = LostSales(horizon=3, products=2, labels={"shop": [1, 2, 7], "promo": ["no
 SEEN = Backlog(horizon=3, products=2, labels={"shop": [1, 2, 7], "promo": ["no", "yes"]}, **COSTS)
 
 
-def test_a_layout_pays_for_itself() -> None:
-    """σ² = Δ₂² / 2ρ, so the mechanism costs ρ again."""
-    mechanism = TableLayout("trees", 7, Fraction(20)).mechanism(Fraction(1, 10))
-    assert (mechanism.name, mechanism.cells, mechanism.sensitivity_squared) == ("trees", 7, 20)
-    assert mechanism.variance == 100
-    assert mechanism.rho == Fraction(1, 10)
-
-
 def test_who_moves_with_a_unit() -> None:
     """Its own c trajectories; or, without units, itself and the m whose scales it served for."""
     assert moved_trajectories(per_unit=5, scale_memory=3, has_units=True) == 5
@@ -34,13 +26,9 @@ def test_who_moves_with_a_unit() -> None:
     assert moved_trajectories(per_unit=5, scale_memory=0, has_units=False) == 1
 
 
-@pytest.mark.parametrize(("bins", "sizes"), [(2, (1, 2)), (4, (1, 2, 4)), (32, (1, 2, 4, 8, 16, 32))])
-def test_every_level_of_a_tree(bins: int, sizes: tuple[int, ...]) -> None:
-    assert every_level(bins) == sizes
-
-
-@pytest.mark.parametrize("bins", [-8, -1, 0, 1, 3, 6, 12, 31])
+@pytest.mark.parametrize("bins", [-1, 0, 1, 6])
 def test_other_numbers_of_bins_make_no_tree(bins: int) -> None:
+    assert every_level(32) == (1, 2, 4, 8, 16, 32)
     with pytest.raises(ValueError, match="bins must be a power of two"):
         every_level(bins)
 
@@ -73,12 +61,10 @@ def test_a_root_is_public_if_every_slot_is_under_it() -> None:
         (SHOP, (1, 2, 4), False, False, 6 * (84 + 1), 2 * 6 * 3),
         (SHOP, (1, 2, 4), False, True, 6 * (84 + 6), 2 * 6 * 3),
         (SHOP, (1, 2, 4), True, True, 6 * 84, 2 * 6 * 3),
-        (SHOP, (4,), True, False, 6 * 2 * 6 * 4, 2 * 6 * 1),
         # Never cut off: 6 cells of 7 nodes; if all is observed, the root is no secret.
         (SEEN, (1, 2, 4), False, False, 6 * (42 + 1), 2 * 6 * 3),
         (SEEN, (1, 2, 4), False, True, 6 * (42 + 6), 2 * 6 * 3),
         (SEEN, (1, 2, 4), True, False, 6 * 6 * 6, 2 * 6 * 2),
-        (SEEN, (2, 4), True, False, 6 * 6 * 6, 2 * 6 * 2),
     ],
 )
 def test_outcome_trees(

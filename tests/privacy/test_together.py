@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
@@ -11,13 +9,10 @@ from scipy.stats import gamma, multivariate_normal
 
 from poolrl import LostSales, Outcomes, Pool, PrivateModel, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
-from poolrl.geometry.bins import bin_edges
-from poolrl.geometry.resolution import TOGETHER_BANDS
-from poolrl.learning import together
 from poolrl.learning.together import both_beyond, drawn_together, expected_error, quasi_together
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("share", [0.2, 0.8])
 def test_pairs_beyond_agree_with_the_normal_law_of_two(share: float) -> None:
     tried, edge = np.array([0.0, 0.3, 0.6, 0.9]), ndtri(share)
     oracle = [multivariate_normal(cov=[[1, r], [r, 1]]).cdf([edge, edge]) for r in tried]
@@ -45,43 +40,18 @@ def learned(problem: LostSales, log: Trajectories, rho: float = 1.0, seed: int =
     return Pool(rho, Outcomes(), together=0.1).model(problem, log, noise=SeededNoise(seed))
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_the_correlation_is_found_under_censoring_and_noise(correlation: float) -> None:
     model = learned(*moving_together(correlation))
     said = model.report.together
     assert abs(said.measured - correlation) <= 4 * said.error + 0.01
     assert model.together < said.measured or said.measured == 0  # drawn to zero by its error
-    assert said.error < 0.05
+    assert 0.5 < said.error / expected_error(steps=4, products=4, slots=1500, moved=1, rho=0.1) < 2.0
 
 
 def test_levels_that_rise_together_are_not_taken_for_demand_that_does() -> None:
     said = learned(*moving_together(0.0, follow=0.6)).report.together
     assert said.measured <= 3 * said.error
-
-
-def test_under_much_noise_nothing_is_said_to_move_together() -> None:
-    model = learned(*moving_together(0.5, weeks=12), rho=0.01)
-    assert (model.together, model.report.together.error) == (0.0, 1.0)
-
-
-def test_the_error_is_what_seeds_show_and_what_public_facts_foretell() -> None:
-    problem, log = moving_together(0.3, weeks=400)
-    found = [learned(problem, log, rho=0.3, seed=seed).report.together for seed in range(16)]
-    spread = float(np.std([each.measured for each in found]))
-    noise_alone = math.sqrt(found[0].error ** 2 - learned(problem, log, math.inf).report.together.error ** 2)
-    assert 0.6 * noise_alone < spread < 1.5 * noise_alone
-    foretold = expected_error(steps=4, products=4, slots=400, moved=1, rho=0.03)
-    assert 0.5 < found[0].error / foretold < 2.0
-
-
-def test_drawn_demand_moves_together_and_keeps_its_laws() -> None:
-    model = learned(*moving_together(0.6))
-    assert 0.5 < model.together < 0.7
-    paths = model.sample(20_000, rng=np.random.default_rng(1))
-    ranks = ndtri((paths[:, 0].argsort(axis=0).argsort(axis=0) + 0.5) / len(paths))
-    assert np.corrcoef(ranks.T)[0, 1] == pytest.approx(model.together, abs=0.03)
-    means = (model.outcomes.weights * model.outcomes.points[None]).sum(axis=-1)
-    np.testing.assert_allclose(paths.mean(axis=0), means, rtol=0.03)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
@@ -91,13 +61,3 @@ def test_even_draws_have_the_same_law(correlation: float) -> None:
     assert np.corrcoef(ndtri(np.clip(even, 1e-9, 1 - 1e-9)).T)[0, 1] == pytest.approx(correlation, abs=0.02)
     both = float((ndtr(ndtri(even)) > 0.5).all(axis=1).mean())
     assert both == pytest.approx(0.125 if correlation == 0 else 0.25, abs=0.01)  # Sheppard: 1/8 + 3 asin(r) / 4π
-
-
-def test_the_least_side_is_public() -> None:
-    """Edges lie inside the law, where both sides are seen."""
-    problem, log = moving_together(0.2, weeks=300)
-    model = learned(problem, log, math.inf)
-    edges = together.choose_edges(problem, model.outcomes)
-    below = bin_edges(TOGETHER_BANDS)[edges] * problem.demand_max
-    demand = gamma(3.0, scale=np.geomspace(4.0, 40.0, 4) / 3).cdf(below)
-    assert ((demand > 0.1) & (demand < 0.9)).all()

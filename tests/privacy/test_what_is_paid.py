@@ -9,7 +9,6 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,6 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.config.configuration import Config
-from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from tests.helpers.neighbours import (
     Recorder,
     neighbours,
@@ -42,7 +39,6 @@ from tests.helpers.neighbours import (
 )
 from tests.helpers.noisy import spoil_noise
 from tests.helpers.own_problems import Wear
-from tests.helpers.shops import small_shop
 from tests.helpers.tables import a_labelled_shop, a_shop
 
 Plant = pytest.MonkeyPatch
@@ -320,41 +316,19 @@ def test_a_table_with_too_little_noise_is_caught(name: str, share: Fraction, mon
         test_tables_have_the_noise_that_is_stated()
 
 
-def test_noise_of_all_tables_comes_from_one_stream() -> None:
-    """A stream that began anew would give a table the noise of the trees, where there is a seed."""
-
-    class Once(SeededNoise):
-        begun = 0
-
-        def begin(self) -> Any:
-            self.begun += 1
-            return super().begin()
-
-    problem, log = a_shop(LostSales, gridded=True, trajectories=30)
-    noise = Once(3)
-    Pool(1.0, dependence=0.2, left_over=0.1, together=0.1).fit(problem, log, noise=noise)
-    assert noise.begun == 1
-
-
 # The budget.
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"left_over": 0.1},
-        {"dependence": 0.25, "left_over": 0.1},
-        {"dependence": 0.25, "left_over": 0.1, "together": 0.1},
-    ],
-    ids=len,
-)
-def test_shares_add_up_to_rho(asked: dict[str, float]) -> None:
+def test_shares_add_up_to_rho() -> None:
     problem, log = a_shop(LostSales, gridded=True, trajectories=30)
-    paid = Pool(0.3, **asked).fit(problem, log, noise=SeededNoise(0)).guarantee.mechanisms  # type: ignore[arg-type]
+    pool = Pool(0.3, dependence=0.25, left_over=0.1, together=0.1)
+    paid = pool.fit(problem, log, noise=SeededNoise(0)).guarantee.mechanisms
     assert sum(each.rho for each in paid) == Fraction(3, 10)
-    assert [each.rho for each in paid[1:]] == [Fraction(3, 10) * Fraction(str(share)) for share in asked.values()]
-    names = ["levels and outcomes", "stock left over", "products that sell together"]
-    assert [each.name for each in paid[1:]] == (names[1:2] if len(asked) == 1 else names[: len(asked)])
+    assert {each.name: each.rho / Fraction(3, 10) for each in paid[1:]} == {
+        "levels and outcomes": Fraction(1, 4),
+        "stock left over": Fraction(1, 10),
+        "products that sell together": Fraction(1, 10),
+    }
 
 
 def test_what_cannot_be_asked_for() -> None:
@@ -363,7 +337,6 @@ def test_what_cannot_be_asked_for() -> None:
         ({"together": 0.1}, one, "together needs a problem with two coordinates or more"),
         ({"together": 0.1, "counts": Visits()}, two, "together needs outcome counts"),
         ({"left_over": 0.5, "together": 0.5}, two, "must leave a part of rho"),
-        ({"dependence": 0.5, "left_over": 0.5}, two, "must leave a part of rho"),
     ]
     for asked, problem, words in refused:
         with pytest.raises(ValueError, match=words):
@@ -402,22 +375,3 @@ def test_what_was_left_is_estimated_without_bias() -> None:
     half_a_part = problem.demand_max.max() / LEFT_PARTS / 4
     np.testing.assert_allclose(outcomes.left[0], log.next_states.mean(axis=0), atol=half_a_part)
     np.testing.assert_array_equal(outcomes.left[1], 0.0)
-
-
-def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn(tmp_path: Path) -> None:
-    facts = small_shop(tmp_path, units=2)
-    assert shares_on_top(Config.model_validate(facts), 0.1)["left_over"] == ON_TOP_SHARE
-    backlog = facts | {"problem": facts["problem"] | {"kind": "backlog"}}
-    assert shares_on_top(Config.model_validate(backlog), 0.1)["left_over"] == 0.0
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 500}
-    assert shares_on_top(Config.model_validate(facts), 0.01)["left_over"] == 0.0  # noise beyond the exact tables
-
-
-def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_path: Path) -> None:
-    facts = small_shop(tmp_path, units=2)
-    facts["problem"] |= {"labels": {"trajectory": "1..60000"}}
-    config = Config.model_validate(facts)
-    with pytest.raises(ValueError, match=r"60,000 combinations of labels.*too large to be read again: measure amounts"):
-        require_payable(config, ON_TOP_SHARE)
-    facts["problem"] |= {"labels": {"trajectory": "1..600"}}
-    require_payable(Config.model_validate(facts), ON_TOP_SHARE)

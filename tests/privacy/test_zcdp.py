@@ -32,7 +32,7 @@ def test_variance_and_cost_are_inverse_and_exact() -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-6, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-9, 1e-3))])
-@pytest.mark.parametrize("rho", [0.001, 0.01, 0.1, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("rho", [0.001, 0.1, 40.0])
 def test_epsilon_agrees_with_dp_accounting(rho: float, delta: float) -> None:
     orders = 1 + np.geomspace(1e-3, 1e5, 200_000)
     oracle, _ = compute_epsilon(orders, rho * orders, delta)
@@ -107,13 +107,6 @@ def test_a_budget_is_the_number_that_was_written() -> None:
             zcdp.budget(wrong)  # type: ignore[arg-type]
 
 
-def test_a_finite_budget_is_refused_by_its_own_name() -> None:
-    assert zcdp.finite_budget(total=0.1) == Fraction(1, 10)
-    for wrong, words in ((math.inf, "total must be finite, got inf"), (-1.0, "rho must be positive")):
-        with pytest.raises(ValueError, match=words):
-            zcdp.finite_budget(total=wrong)
-
-
 @given(rho=DECIMALS, share=st.decimals(min_value=0, max_value="0.999", places=3).map(float))
 def test_two_shares_are_exactly_the_whole(rho: float, share: float) -> None:
     rest, parts = zcdp.shares_of(rho, dependence=share)
@@ -128,15 +121,14 @@ def test_shares_of_every_kind_of_number() -> None:
     for rho, share, parts in (
         (math.inf, 0.25, (math.inf, math.inf)),
         (math.inf, 0, (math.inf, 0)),
-        (0.5, 0, (Fraction(1, 2), 0)),
         (1, np.int64(0), (1, 0)),
-        *((1, kind(0.25), (Fraction(3, 4), Fraction(1, 4))) for kind in (float, np.float64, np.float32)),
+        (1, np.float32(0.25), (Fraction(3, 4), Fraction(1, 4))),
     ):
         rest, found = zcdp.shares_of(rho, dependence=share)
         assert (rest, found["dependence"]) == parts
 
 
-@pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, True, False, "0.5", None, [0.5]])
+@pytest.mark.parametrize("share", [-0.01, 1, math.nan, True, "0.5", [0.5]])
 def test_a_wrong_share_is_refused_by_its_own_name(share: float) -> None:
     with pytest.raises(ValueError, match="dependence must be a share of rho"):
         zcdp.shares_of(1.0, dependence=share)
@@ -144,7 +136,7 @@ def test_a_wrong_share_is_refused_by_its_own_name(share: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("0", 0), ("3", 3), ("1/3", Fraction(1, 3)), ("007", 7), ("5/10", Fraction(1, 2)), ("9" * 400, 10**400 - 1)],
+    [("0", 0), ("1/3", Fraction(1, 3)), ("007", 7), ("9" * 400, 10**400 - 1)],
 )
 def test_numbers_of_files(text: str, number: Fraction) -> None:
     assert zcdp.written(text) == number
@@ -160,15 +152,9 @@ def test_other_texts_are_no_numbers(text: str) -> None:
         zcdp.written(text)
 
 
-CONVERSIONS: list[Callable[[float, float], float]] = [
-    zcdp.epsilon,
-    zcdp.gaussian_epsilon,
-    zcdp.attack_power,
-    zcdp.gaussian_attack_power,
-]
-
-
-@pytest.mark.parametrize("conversion", CONVERSIONS)
+@pytest.mark.parametrize(
+    "conversion", [zcdp.epsilon, zcdp.gaussian_epsilon, zcdp.attack_power, zcdp.gaussian_attack_power]
+)
 def test_no_conversion_takes_a_wrong_number(conversion: Callable[[float, float], float]) -> None:
     for rho in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="rho must be positive"):
@@ -190,7 +176,7 @@ def test_conversions_at_their_ends() -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
-@pytest.mark.parametrize("rho", [1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e14])
+@pytest.mark.parametrize("rho", [1e-12, 1e-3, 1.0, 1e14])
 def test_the_best_order_is_found_for_budgets_of_any_size(rho: float, delta: float) -> None:
     """Against the bound at many orders, in 40 digits: none of them is better, and none is needed."""
     with mpmath.workdps(40):
@@ -228,17 +214,11 @@ def test_the_gaussian_curve_is_the_integral_of_what_exceeds_it(rho: float, eps: 
     [
         (math.inf, "inf"),
         (0.0, "0.00"),
-        (-0.5, "-0.50"),
-        (2.0, "2.00"),
         (2.001, "2.01"),
-        (1.0, "1.00"),
         (0.07, "0.070"),  # 0.07 · 1000 is a little more than 70
         (0.1, "0.10"),
-        (0.1001, "0.11"),
         (0.0999, "0.100"),
-        (0.012345, "0.013"),
         (0.001, "0.0010"),
-        (52.4999, "52.50"),
     ],
 )
 def test_what_is_shown_of_an_epsilon(value: float, shown: str) -> None:

@@ -28,11 +28,12 @@ from poolrl.pool import OnOutcomes
 from poolrl.privacy.noise.secure import _SecureSampler
 from poolrl.privacy.zcdp import attack_power
 from poolrl.workflow import release_folder
-from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.configuration import Config, load_config
+from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from poolrl.workflow.release_folder import Released, fit_release
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.shops import DRAWN, RELEASE, Facts, Run, faults_of, write_config
+from tests.helpers.shops import DRAWN, RELEASE, Facts, Run, faults_of, small_shop, write_config
 
 
 def test_fit_leaves_a_complete_release(one_release: Path) -> None:
@@ -254,7 +255,8 @@ def test_kill_9_between_the_steps(tmp_path: Path) -> None:
 FIT = """
 import sys
 from pathlib import Path
-from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.configuration import Config, load_config
+from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from poolrl.workflow.release_folder import fit_release
 fit_release(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
 """
@@ -272,3 +274,22 @@ def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     assert "only 0 of 1 is left" in refused[0]
     assert len(list(tmp_path.glob("out*/policy.npz"))) == 2
     assert spent(tmp_path) == 1
+
+
+def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn(tmp_path: Path) -> None:
+    facts = small_shop(tmp_path, units=2)
+    assert shares_on_top(Config.model_validate(facts), 0.1)["left_over"] == ON_TOP_SHARE
+    backlog = facts | {"problem": facts["problem"] | {"kind": "backlog"}}
+    assert shares_on_top(Config.model_validate(backlog), 0.1)["left_over"] == 0.0
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 500}
+    assert shares_on_top(Config.model_validate(facts), 0.01)["left_over"] == 0.0  # noise beyond the exact tables
+
+
+def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_path: Path) -> None:
+    facts = small_shop(tmp_path, units=2)
+    facts["problem"] |= {"labels": {"trajectory": "1..60000"}}
+    config = Config.model_validate(facts)
+    with pytest.raises(ValueError, match=r"60,000 combinations of labels.*too large to be read again: measure amounts"):
+        require_payable(config, ON_TOP_SHARE)
+    facts["problem"] |= {"labels": {"trajectory": "1..600"}}
+    require_payable(Config.model_validate(facts), ON_TOP_SHARE)

@@ -1,4 +1,4 @@
-"""The query that [sales] stands for (assets/sales.sql): from an export to a row per week of a shop, day and product.
+"""The query that [sales] stands for (data/sources/sales.sql): from an export to a row per week, shop, day and product.
 
 Order-up-to is opening + delivery, and the rest of it was not sold. On a day that ran out, only "at least the
 sales" is known: if less was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than
@@ -176,7 +176,7 @@ def _recipe() -> Template:
     """The template, compiled once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # here, because not every command needs it
 
-    environment = Environment(loader=PackageLoader("poolrl.workflow", "assets"), undefined=StrictUndefined)
+    environment = Environment(loader=PackageLoader("poolrl.data", "sources"), undefined=StrictUndefined)
     return environment.get_template("sales.sql")
 
 
