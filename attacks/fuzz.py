@@ -1,6 +1,6 @@
 """Feed hostile files to everything that the program reads. Files that reach new lines are kept and changed further.
 
-    python -m attacks.fuzz                     137,500 cases, over all targets
+    python -m attacks.fuzz                     135,500 cases, over all targets
     python -m attacks.fuzz policy --cases 5000
     python -m attacks.fuzz --seed 7            other cases
 

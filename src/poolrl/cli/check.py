@@ -19,11 +19,12 @@ from poolrl.problems.inventory import Inventory
 from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, read_weeks, replay_policy
 from poolrl.workflow.check import NOTICE, habits_of, look_at
 from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.forecast import money
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.trade import trade_of
 
-# The most products that are shown; costs below the second number have a decimal.
-MOST_SHOWN, SHORT = 24, 1_000
+# The most products that are shown.
+MOST_SHOWN = 24
 STANDING_COLOURS = {"good": "green", "note": "yellow", "bad": "red"}
 
 check_verb = verb("""\
@@ -121,13 +122,9 @@ def _costs_by_product(replayed: Backtest) -> RichTable:
         table.caption_justify = "left"
     for each in (*shown, replayed.in_all):
         costs = [each.shops[1], each.policy[1]]
-        cells = [*map(_as_cost, costs), *(f"{'+' * (by > 0)}{_as_cost(by)}" for by in each.change)]
+        cells = [*map(money, costs), *(f"{'+' * (by > 0)}{money(by)}" for by in each.change)]
         table.add_row(each.product, f"{each.weeks:,}", *(cells if each.weeks else ["n/a"] * len(cells)))
     return table
-
-
-def _as_cost(number: float) -> str:
-    return f"{number:,.1f}" if abs(number) < SHORT else f"{number:,.0f}"
 
 
 def _what_was_replayed(replayed: Backtest) -> Iterator[str]:

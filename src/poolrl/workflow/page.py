@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 SHOWN_CELLS = 60
 # The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
-# Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
-BYTES_OF_LEVEL, BYTES_OF_EVERYTHING = 4.0, 12.0
+# Of one level in base64: two bytes and its mark, its demand (two numbers), and how far orders were tried.
+BYTES_OF_LEVEL = 12.0
 LARGEST = 2**16 - 1
 # Eight days out of ten lie between these percentiles.
 DEMAND_SHARES = (0.1, 0.9)
@@ -222,7 +222,7 @@ def _hidden(products: list[ProductCosts], steps: int) -> PageTable:
 def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """For the page's script, as JSON: levels (cells, H, k) in units of 10 to the minus `digits` (k,), and their marks.
 
-    Everything about every level if it fits; else the levels alone; else those of the first values of one label.
+    Those of all label values if they fit; else of the first values of one label.
     """
     (problem, outcomes), names = shop_of(policy), policy.names
     sizes = [*problem.labels.shape, problem.products]
@@ -243,9 +243,11 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, A
 
     marks = np.where(flat(levels_seldom_tried(policy)), SELDOM_TRIED, 0)
     marks = np.where(flat(levels_at_limit(policy)), NEVER_TRIED_MORE, marks)
+    low, high = _percentiles(policy)
+    tried = np.minimum(outcomes.explored, problem.share * problem.label_bounds[..., None, :])
     values = [*([*map(str, each)] for each in problem.labels.values), names.products]
     named = zip((*problem.labels.names, "product"), values, shown, strict=True)
-    numbers = {
+    return {
         "axes": [{"name": name, "values": each[:size]} for name, each, size in named],  # labels, then products
         "steps": names.steps,
         "digits": digits.tolist(),
@@ -253,16 +255,11 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, A
         "rows": len(shown) - 1 - int(np.argmax(shown[::-1])),
         "complete": shown == sizes,
         "levels": stored(policy.levels),
-        "low": None,
-        "high": None,
-        "tried": None,
+        "low": stored(low),
+        "high": stored(high),
+        "tried": stored(tried),
         "marks": base64.b64encode(marks.astype(np.uint8).tobytes()).decode(),
     }
-    if math.prod(shown) * problem.horizon * BYTES_OF_EVERYTHING <= most_bytes:
-        low, high = _percentiles(policy)
-        tried = np.minimum(outcomes.explored, problem.share * problem.label_bounds[..., None, :])
-        numbers |= {"low": stored(low), "high": stored(high), "tried": stored(tried)}
-    return numbers
 
 
 def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:

@@ -14,7 +14,7 @@
     const view = new DataView(bytes(text).buffer);
     return Uint16Array.from({ length: view.byteLength / 2 }, (_, i) => view.getUint16(2 * i, true));
   };
-  const [levels, low, high, tried] = [data.levels, data.low, data.high, data.tried].map((text) => text && numbers(text));
+  const [levels, low, high, tried] = [data.levels, data.low, data.high, data.tried].map(numbers);
   const marks = bytes(data.marks);
   const amount = (stored, product) => stored / 10 ** digits[product];
   const formats = new Map();
@@ -73,11 +73,11 @@
   };
   const at = (values, row, step) => amount(values[place(row.picks, step)], row.product);
   const axisOf = (row) => {
-    const most = Math.max(...[levels, high].filter(Boolean).flatMap((each) => steps.map((_, step) => at(each, row, step))));
+    const most = Math.max(...[levels, high].flatMap((each) => steps.map((_, step) => at(each, row, step))));
     const tick = roundStep(Math.max(most, 1e-9) / 4);
     return [tick, Math.ceil(most / tick - 1e-9) * tick * 1.08];
   };
-  const hasLine = (row, step) => tried && at(tried, row, step) < axisOf(row)[1]; // how far orders were tried
+  const hasLine = (row, step) => at(tried, row, step) < axisOf(row)[1]; // how far orders were tried
   const chart = (row, id) => {
     const [width, height, left, right, upper, bottom] = [480, 250, 58, 14, 14, 46];
     const [tick, top] = axisOf(row);
@@ -93,11 +93,9 @@
       const middle = left + (step + 0.5) * slot, head = y(at(levels, row, step));
       const size = { x: (middle - bar / 2).toFixed(1), y: head.toFixed(1), width: bar.toFixed(1) };
       body.push(svg("rect", { class: "bar", ...size, height: (y(0) - head).toFixed(1) }));
-      if (high) {
-        const [from, to] = [y(at(low, row, step)), y(at(high, row, step))].map((line) => line.toFixed(1));
-        const end = (line) => `M${(middle - 5).toFixed(1)} ${line}h10`;
-        body.push(svg("path", { class: "whisker", d: `M${middle.toFixed(1)} ${from}V${to}${end(from)}${end(to)}` }));
-      }
+      const [from, to] = [y(at(low, row, step)), y(at(high, row, step))].map((line) => line.toFixed(1));
+      const end = (line) => `M${(middle - 5).toFixed(1)} ${line}h10`;
+      body.push(svg("path", { class: "whisker", d: `M${middle.toFixed(1)} ${from}V${to}${end(from)}${end(to)}` }));
       if (hasLine(row, step)) {
         const line = y(at(tried, row, step)).toFixed(1);
         body.push(svg("path", { class: "limit", d: `M${(middle - slot / 2).toFixed(1)} ${line}h${slot.toFixed(1)}` }));
@@ -127,13 +125,12 @@
   const detail = (row, id) => {
     const lines = steps.map((name, step) => {
       const where = place(row.picks, step);
-      const demand = low ? [html("td", {}, `${exact(low[where], row.product)} to ${exact(high[where], row.product)}`)] : [];
+      const demand = html("td", {}, `${exact(low[where], row.product)} to ${exact(high[where], row.product)}`);
       return html("tr", {}, html("th", { scope: "row" }, name), html("td", {}, exact(row.levels[step], row.product)),
-        ...demand, html("td", {}, NOTES[marks[where]]));
+        demand, html("td", {}, NOTES[marks[where]]));
     });
-    const head = ["", "fill up to", ...(low ? ["demand, 8 days of 10"] : []), ""];
-    const legend = ["The bar is the level."];
-    if (high) legend.push("The thin line is the demand on eight days out of ten.");
+    const head = ["", "fill up to", "demand, 8 days of 10", ""];
+    const legend = ["The bar is the level. The thin line is the demand on eight days out of ten."];
     if (steps.some((_, step) => hasLine(row, step))) legend.push("We seldom ordered more than the dashed line.");
     const text = data.scale ? `In multiples of ${data.scale}.` : "";
     return html("div", { class: "detail" },
