@@ -275,6 +275,9 @@ LOOKS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: x[...],
         lambda x: x[:, 0],
         lambda x: x[..., x > 0],
+        # A truth value is an axis too. The first action of a batch would become that of every row.
+        lambda x: x[..., None][..., True, :, 0][..., 0, :],
+        lambda x: x[..., np.False_],
         # An index in two places with a slice between them puts its axis before that of the batch.
         lambda x: x[..., None, None][..., [0], :, [0]],
     ],

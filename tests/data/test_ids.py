@@ -14,6 +14,7 @@ from typing import Any
 
 import ibis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -223,7 +224,8 @@ NOON = dt.datetime(2024, 3, 1, 12, 0)
         [LARGEST, float(LARGEST), str(LARGEST), Decimal(LARGEST)],
         [dt.date(2024, 3, 1), dt.datetime(2024, 3, 1), np.datetime64("2024-03-01T00:00:00.000"), "2024-03-01"],
         [NOON, np.datetime64("2024-03-01T12:00:00"), "2024-03-01 12:00:00"],
-        [Decimal("7.5"), "7.5"],
+        [Decimal("7.5"), Decimal("7.50"), "7.5"],
+        [10**30 + 1, Decimal(10**30 + 1), str(10**30 + 1)],
         [uuid.UUID(int=5), str(uuid.UUID(int=5)).upper()],
         *(list(group) for group in ONE_UNIT.values()),
     ],
@@ -238,7 +240,7 @@ def test_entries_that_spell_one_unit(same: list[Any]) -> None:
     "bad",
     [
         *(None, float("nan"), float("inf"), -float("inf"), 7.5, LARGEST * 2.0, -LARGEST * 2.0, np.float64(LARGEST + 2)),
-        *("", " ", "1e3", "7.50", b"7", [1], np.datetime64("NaT"), Decimal("NaN"), Decimal("Infinity"), 1j),
+        *("", " ", "1e3", "7.50", b"7", [1], np.datetime64("NaT"), pd.NaT, Decimal("NaN"), Decimal("Infinity"), 1j),
     ],
 )
 def test_entries_that_are_no_ids(bad: Any) -> None:

@@ -131,6 +131,8 @@ def test_the_wrong_shape_for_the_problem() -> None:
         (frame(shop=["x", "y", "y", "y"]), {"unit": "shop"}, "each trajectory must belong to one 'shop'"),
         (frame(), {"states": ["nothing"]}, "must have one column 'nothing' .is there a header line"),
         (frame(target=[SECRET, f"Alice {SECRET}", 1.0, 2.0]), {}, "a column of mixed types"),
+        (frame(target=[10**20, 1, 1, 2]), {}, "a column of mixed types"),  # beyond every type of Arrow
+        (frame(left=np.array([f"{SECRET}\ud800", 1, 2, 3], dtype=object)), {}, "a column of mixed types"),  # half of a character
         (frame(day=np.array([2**63 - 1, 1, 2, 3])), {}, "'day' must hold whole numbers"),
         (frame().iloc[:0], {}, "must not be empty"),
         ([1, 2, 3], {}, "table must be an Arrow, pandas or polars table, got list"),
@@ -319,3 +321,11 @@ def test_what_a_log_keeps() -> None:
     assert table["b"] == labels["b"][kept].ravel().tolist()
     full = [Trajectories(**parts, **more).is_full for more in ({"scale": scale}, {"labels": labels}, {"unit": owner})]
     assert full == [False, False, True]
+
+
+def test_labels_that_no_column_can_hold_are_refused_without_a_word_of_them() -> None:
+    zeros = np.zeros((3, 1, 1))
+    log = Trajectories(states=zeros, actions=zeros, next_states=zeros, labels={"who": [7.125, f"Alice {SECRET}", None]})
+    with pytest.raises(ValueError, match="labels must hold numbers, or text, to become columns") as caught:
+        log.to_arrow()
+    assert str(SECRET) not in whole_story(caught)

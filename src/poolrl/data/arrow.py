@@ -36,8 +36,8 @@ def as_arrow(table: Any, columns: Columns) -> pa.Table:
         table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
     try:
         return pa.table(table)
-    except pa.ArrowException:
-        # Arrow's message quotes the entry that it cannot convert.
+    except (pa.ArrowException, UnicodeError, OverflowError):
+        # Their messages may quote the entry that cannot be converted.
         raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
@@ -115,7 +115,10 @@ def long_table(log: Trajectories) -> pa.Table:
     columns |= {"unit": flat(log.owner)} if log.facts.has_units else {}
     for name, array in numbers.items():
         columns |= {f"{name}_{i}": array[:, :, i].ravel() for i in range(array.shape[2])}
-    return pa.table(columns | {name: flat(values) for name, values in log.labels.items()})
+    try:
+        return pa.table(columns | {name: flat(values) for name, values in log.labels.items()})
+    except (pa.ArrowException, UnicodeError):
+        raise ValueError("labels must hold numbers, or text, to become columns: one holds both") from None
 
 
 def _codes(ids: pa.ChunkedArray) -> NDArray[np.int64]:

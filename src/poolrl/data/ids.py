@@ -24,7 +24,7 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cache
 from itertools import chain, pairwise, starmap
 from numbers import Integral, Real
@@ -240,11 +240,12 @@ def _spelling(given: Any) -> str | None:
     if isinstance(given, Integral | np.bool_):
         return str(int(given))
     if isinstance(given, Decimal):
-        return f"{given.normalize():f}" if given.is_finite() else None
+        every_digit = Context(prec=max(1, len(given.as_tuple().digits)))  # by default all after the 28th are lost
+        return f"{given.normalize(every_digit):f}" if given.is_finite() else None
     if isinstance(given, Real):
         number = float(given)  # NaN is missing too
         return str(int(number)) if abs(number) <= LARGEST_WHOLE_FLOAT and number == int(number) else None
-    if isinstance(given, datetime.date | uuid.UUID) or (isinstance(given, np.datetime64) and not np.isnat(given)):
+    if isinstance(given, datetime.date | uuid.UUID | np.datetime64) and given == given:  # which no missing date is
         # A date is its own midnight.
         return re.sub(r" 00:00:00(\.0+)?$", "", str(given).replace("T", " "))
     return None

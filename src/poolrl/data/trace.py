@@ -172,8 +172,9 @@ class Symbol(NDArrayOperatorsMixin):
     def __getitem__(self, place: Any) -> Symbol:
         if not isinstance(place, tuple) or not place or place[0] is not Ellipsis:
             raise NotRowByRowError("an index may choose rows; write x[..., i] for a coordinate")
-        if any(isinstance(part, Symbol) for part in place):
-            raise NotRowByRowError("coordinates are chosen by a row's own numbers")
+        if any(isinstance(part, Symbol | bool | np.bool_) for part in place):
+            # True and False are axes of their own to NumPy, which may put them before that of the batch.
+            raise NotRowByRowError("coordinates are chosen by a row's own numbers, or by True or False")
         chosen = [part for part in place[1:] if not (part is None or isinstance(part, slice))]
         if len(chosen) > 1 and not all(isinstance(part, int) for part in chosen):
             # With a slice between them, NumPy would put their axis before that of the batch.
