@@ -132,7 +132,8 @@ def test_the_wrong_shape_for_the_problem() -> None:
         (frame(), {"states": ["nothing"]}, "must have one column 'nothing' .is there a header line"),
         (frame(target=[SECRET, f"Alice {SECRET}", 1.0, 2.0]), {}, "a column of mixed types"),
         (frame(target=[10**20, 1, 1, 2]), {}, "a column of mixed types"),  # beyond every type of Arrow
-        (frame(left=np.array([f"{SECRET}\ud800", 1, 2, 3], dtype=object)), {}, "a column of mixed types"),  # half of a character
+        # Half of a character.
+        (frame(left=np.array([f"{SECRET}\ud800", 1, 2, 3], dtype=object)), {}, "a column of mixed types"),
         (frame(day=np.array([2**63 - 1, 1, 2, 3])), {}, "'day' must hold whole numbers"),
         (frame().iloc[:0], {}, "must not be empty"),
         ([1, 2, 3], {}, "table must be an Arrow, pandas or polars table, got list"),

@@ -194,14 +194,23 @@ def finite(number: Numbers) -> Numbers:
 
 def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     """One row per trajectory: its keys, its number of rows as `count`, and whether a step is `repeated`."""
-    repeated = []
+    sums = {}
     for first in range(0, horizon, STEPS_PER_NUMBER):
         here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
         bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
-        # Powers of two that come once have a sum that is their union. As doubles, which do not overflow.
-        once = bit.cast("float64").sum(where=here) == bit.bit_or(where=here).cast("float64")
-        repeated.append(~once.fill_null(True))
-    return rows.group_by(keys).aggregate(count=rows.count(), repeated=reduce(operator.or_, repeated))
+        # As doubles, which do not overflow. With at most `horizon` rows the sums are exact.
+        sums[f"from_{first}"] = bit.cast("float64").sum(where=here)
+    lives = rows.group_by(keys).aggregate(**sums, count=rows.count())
+    # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
+    few = lives["count"] <= horizon
+    numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
+    ones = reduce(operator.add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
+    return lives.select(*keys, "count", repeated=ones != lives["count"])
+
+
+def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
+    """How many of the lowest bits are one. Not every engine has a function for it."""
+    return reduce(operator.add, [(number >> place) & 1 for place in range(bits)])
 
 
 def harmless(
