@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 	rm -rf demo
 	$(BIN)/poolrl demo
 
-# What a contributor runs: a few minutes on 2 cores. One thread of linear algebra for each worker. What pytest makes of
+# What a contributor runs: two minutes on 2 idle cores. One thread of linear algebra for each worker. What pytest makes of
 # assertions is kept for the next time.
 test: $(TESTABLE)
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -50,7 +50,7 @@ mutants: $(TESTABLE)
 soak: $(TESTABLE)
 	$(BIN)/python -m attacks.soak
 
-# The whole reproduction, about ten minutes on 2 cores, on Kaggle's train.csv as well.
+# The whole reproduction, about five minutes on 2 cores, on Kaggle's train.csv as well.
 results: $(INSTALLED)
 	@test -n "$$POOLRL_ROSSMANN" || { echo "set POOLRL_ROSSMANN to Kaggle's Rossmann train.csv, for docs/results.md has both data sets; 'poolrl reproduce' runs without it" >&2; exit 1; }
 	$(BIN)/poolrl reproduce

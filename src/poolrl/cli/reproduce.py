@@ -27,8 +27,8 @@ CHOICES = ("all", *SWEEPS, "claims", "report")
 ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
 
 reproduce_verb = verb("""\
-  poolrl reproduce --quick                                  a first look, in two minutes
-  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about ten minutes on 2 cores
+  poolrl reproduce --quick                                  a first look, in one minute
+  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about five minutes on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
   poolrl reproduce report                                   draw again from the results, run nothing
