@@ -8,12 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poolrl import LostSales, Pool, SeededNoise, Trajectories
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import Guarantee, Mechanism, declared_in_words
+from poolrl.privacy.guarantee import KEEP_IDS, Guarantee, Mechanism, declared_in_words, neighbours_in_words
 
 # Δ₂² = 36 and σ² = 4: sensitivity 6, sd 2, ρ = 36 / 8 = 4.5; and the same again.
 TREES = Mechanism("outcome trees", 1234, Fraction(36), Fraction(4))
@@ -96,7 +98,7 @@ MANY = "replacing one trajectory changes the scales of at most"
     [
         ({}, []),
         ({"scaled": True, "scale_memory": 1}, [f"{SCALE}{MANY} 1 other; 2 trajectories are paid for."]),
-        ({"scaled": True, "scale_memory": 4}, [f"{SCALE}{MANY} 4 others; 5 trajectories are paid for."]),
+        ({"scaled": True, "scale_memory": 2}, [f"{SCALE}{MANY} 2 others; 3 trajectories are paid for."]),
         (
             {"scaled": True, "unit": "shop", "scale_memory": 2},
             [f"{SCALE}the scale of every trajectory comes from rows of its own shop, or from outside the log."],
@@ -196,3 +198,22 @@ def test_a_hundred_mechanisms_at_most() -> None:
     assert len(Guarantee.from_dict(guarantee(mechanisms=(TREES,) * 100).to_dict()).mechanisms) == 100
     with pytest.raises(ValueError, match="no guarantee of more than 100 mechanisms"):
         Guarantee.from_dict(guarantee(mechanisms=(TREES,) * 101).to_dict())
+
+
+@pytest.mark.parametrize(("unit", "several"), [("trajectory", "trajectories"), ("shop", "shops")])
+def test_what_neighbours_do(unit: str, several: str) -> None:
+    keeps = guarantee(unit=unit, adjacency=KEEP_IDS)
+    kept = f"replace what happened in one {unit}; the list of {several}, by their ids, is public and stays"
+    assert neighbours_in_words(keeps) == kept
+    assert f"neighbouring logs {kept}." in str(keeps)
+    assert neighbours_in_words(guarantee(unit=unit)) == f"replace one {unit} by any other"
+
+
+@pytest.mark.parametrize(("unit", "protects"), [(None, "trajectory"), (["a", "a", "b"], "unit")])
+def test_a_release_says_whom_it_protects(unit: list[str] | None, protects: str) -> None:
+    ones = np.ones((3, 1, 1))
+    log = Trajectories(states=0 * ones, actions=ones, next_states=0 * ones, unit=unit, max_per_unit=2 if unit else 1)
+    problem = LostSales(horizon=1, holding=0.1, shortage=0.4, demand_max=2.0)
+    released = Pool(1.0).fit(problem, log, noise=SeededNoise(0)).guarantee
+    assert (released.unit, released.trajectories_per_unit) == (protects, 2 if unit else 1)
+    assert f"one {protects}" in str(released)
