@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from poolrl.audit.attack import (
@@ -19,6 +21,7 @@ from poolrl.audit.attack import (
     stated_score,
 )
 from poolrl.audit.cases import CASES, AuditCase
+from poolrl.cli.audit import _audit_table
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise.source import discrete_gaussian
 from tests.helpers.noisy import discrete
@@ -106,6 +109,9 @@ def test_budgets_at_which_little_can_be_seen(rho: float) -> None:
     found = attack_case(CASES[2], rho=rho, releases=400, noise="seeded")
     assert found.faults == ()
     assert found.verdict == "too weak"
+    shown = io.StringIO()
+    Console(width=120, file=shown).print(_audit_table([found]), markup=False)
+    assert " too weak " in shown.getvalue()  # in words, whatever is done with markup
 
 
 def test_the_best_threshold_is_far_out() -> None:

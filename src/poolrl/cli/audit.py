@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from poolrl import __version__
 from poolrl.audit import attack
@@ -208,7 +209,7 @@ def _audit_table(found: list[AuditFinding]) -> RichTable:
     for finding in found:
         rho = f"{finding.rho_bound:.3f} ({finding.rho_bound / finding.rho:.1%})"
         epsilon = f"{finding.epsilon_bound:.2f} ({finding.epsilon_bound / finding.epsilon:.1%})"
-        table.add_row(finding.case.name, rho, epsilon, f"[{AUDIT_COLOURS[finding.verdict]}]{finding.verdict}[/]")
+        table.add_row(finding.case.name, rho, epsilon, Text(finding.verdict, AUDIT_COLOURS[finding.verdict]))
     return table
 
 

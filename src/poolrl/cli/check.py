@@ -129,8 +129,9 @@ def _costs_by_product(replayed: Backtest) -> RichTable:
 
 def _what_was_replayed(replayed: Backtest) -> Iterator[str]:
     part = replayed.weeks - replayed.complete
-    text = f"{replayed.weeks:,} weeks are replayed, {part:,} of them without some products. "
-    yield f"{text}{replayed.left_out:,} are not. 'poolrl check' says what they lack."
+    yield f"{replayed.weeks:,} weeks are replayed, {part:,} of them without some products."
+    if replayed.left_out:
+        yield f"{replayed.left_out:,} are not. 'poolrl check' says what they lack."
     if replayed.scale != "none":
         yield f"The scale that the policy orders by is {replayed.scale}."
     yield (

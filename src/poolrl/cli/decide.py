@@ -25,8 +25,8 @@ A table has a row for each product of each shop:
 Other columns stay as they are. Names may be those of your log, as poolrl.toml declares them. A column pack is the size
 of a pack.
 
-Labels (here shop and promo) and scale are needed where the policy was learned with them. A value that was not declared,
-such as a new shop, gets the population's levels. The column basis says whose levels decided: own or population.
+Labels (here shop and promo) and scale are needed where the policy was learned with them. A policy answers a value that
+was not declared, such as a new shop, with the population's levels. The column basis says which: own, population.
 
 Other problems than shops: --stock gives the state by its name (lots=2), a table has a column for it and gets one for
 the decision. A problem of your own needs --config, the configuration that names it.

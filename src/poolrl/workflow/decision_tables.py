@@ -202,7 +202,7 @@ def decide_table(
         except csv.Error as error:
             raise ValueError(f"{source}, line {rows.line_num}: {error}; the last good line is {line}") from None
         except UnicodeDecodeError:
-            raise ValueError(f"{source} is not text in UTF-8") from None
+            raise ValueError(f"{source} is not text in UTF-8: a table of questions is a CSV file") from None
 
 
 @contextmanager
