@@ -130,6 +130,12 @@ def seeded(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, 0x9E3779B9]))
 
 
+def test_wide_seeded_noise_is_a_rounded_normal() -> None:
+    counts, variance = np.arange(6).reshape(2, 3), Fraction(10**9)
+    expected = counts + np.rint(seeded(5).normal(0.0, scale_above(variance), (2, 3))).astype(np.int64)
+    assert SeededNoise(5).begin().add(counts, variance).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize(("variance", "block"), [(Fraction(200) ** 2, 2**17), (Fraction(1, 3), 5)])
 def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction, block: int, monkeypatch: Plant) -> None:
     """One stream for all tables and threads: the same numbers however they are cut into blocks."""

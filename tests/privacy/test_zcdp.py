@@ -105,6 +105,8 @@ def test_a_budget_is_the_number_that_was_written() -> None:
     for wrong in (Fraction(0), Fraction(-1, 3), -1.0, 0.0, math.nan, "1", None):
         with pytest.raises(ValueError, match="rho must be positive, got"):
             zcdp.budget(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="budget must be finite, got inf"):
+        zcdp.finite_budget(budget=math.inf)
 
 
 @given(rho=DECIMALS, share=st.decimals(min_value=0, max_value="0.999", places=3).map(float))
