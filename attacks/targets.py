@@ -106,7 +106,7 @@ def sales(script: Script, place: Path) -> Callable[[], object]:
 
 
 Target = Callable[[Script, Path], Callable[[], object]]
-REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)
+REFUSALS = (ValueError, stored.OwnProblemError, RowError, NoRowsError, OverspendError)
 
 
 class FindingError(AssertionError):
