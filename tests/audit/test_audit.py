@@ -16,6 +16,7 @@ from poolrl.audit.attack import (
     best_threshold,
     discreteness,
     exceeds,
+    joint_discreteness,
     rate_limit,
     releases_needed,
     stated_score,
@@ -64,27 +65,48 @@ def test_the_score_is_the_likelihood_ratio() -> None:
     assert stated_score(rows, first, second, variances) == pytest.approx(logs[1] - logs[0])
 
 
-@pytest.mark.parametrize("variance", [0.05, 0.17, 0.25, 1.0, 9.0, 400.0])
-def test_discrete_noise_tells_a_little_more_than_a_gaussian(variance: float) -> None:
-    """A number that moves by s: no test has α = P(X > t) and β = P(X + s ≤ t) beyond the limit, and one comes close."""
-    _, weights = discrete_gaussian(math.sqrt(variance))
-    weights, below = np.pad(weights, len(weights)), np.cumsum(np.pad(weights, len(weights)))
-    above, raised = np.cumsum(weights[::-1])[::-1] - weights, []
-    for shift in (1, 2, 3, 8):
-        alpha, beta = above[shift:], below[:-shift]
-        kept = (alpha > 1e-7) & (beta > 1e-7)
-        best = (-stats.norm.ppf(alpha[kept]) - stats.norm.ppf(beta[kept])).max(initial=0.0)
-        raised.append(best * math.sqrt(variance) / shift - 1)
-    assert 0.5 * discreteness(variance) < max(raised) < discreteness(variance)
+def test_discreteness_of_two_variances() -> None:
+    """Against every pair of values of two numbers: no test does better than the limit."""
+    (one, p), (other, q) = discrete_gaussian(math.sqrt(0.25)), discrete_gaussian(math.sqrt(3.0))
+    score = (one[:, None] / 0.25 + 2 * other / 3.0).ravel()
+    weight, shift = np.outer(p, q).ravel(), 1 / 0.25 + 4 / 3.0
+    best = 0.0
+    for threshold in np.unique(np.round(score, 9)) + 1e-6:
+        alpha, beta = weight[score > threshold].sum(), weight[score + shift <= threshold].sum()
+        if min(alpha, beta) > 1e-7:
+            best = max(best, -stats.norm.ppf(alpha) - stats.norm.ppf(beta) - math.sqrt(shift))
+    limit = joint_discreteness(np.array([1, -2]), np.array([0.25, 3.0]))
+    assert 0.05 < best <= limit
+    # √Σ (μᵢ + aᵢ)² − √Σ μᵢ² ≤ Σ aᵢ, and for one variance it is a.
+    alone = discreteness(np.array([1]), 0.25), discreteness(np.array([2]), 3.0)
+    assert limit <= sum(alone)
+    assert joint_discreteness(np.array([1]), np.array([0.25])) == pytest.approx(alone[0])
+
+
+@pytest.mark.parametrize(("moved", "variance"), [([0, 1, 0], 0.25), ([6], 9.0)])
+def test_discrete_noise_tells_a_little_more_than_a_gaussian(moved: list[int], variance: float) -> None:
+    """A number that moves by s, by hand: α = P(X > t) and β = P(X + s ≤ t). The unit of the number plays no part."""
+    shift, weights = max(moved), np.exp(-(np.arange(-40, 41) ** 2) / (2 * variance))
+    below = np.cumsum(weights) / weights.sum()
+    alpha, beta = 1 - below[shift:], below[:-shift]
+    kept = (alpha > 1e-7) & (beta > 1e-7)
+    by_hand = (-stats.norm.ppf(alpha[kept]) - stats.norm.ppf(beta[kept])).max() - shift / math.sqrt(variance)
+    assert discreteness(np.array(moved), variance) == pytest.approx(by_hand)
+
+
+def test_discreteness_matters_for_little_noise_only() -> None:
+    assert discreteness(np.array([1]), 0.25) > 0.1
+    assert abs(discreteness(np.array([3, -3, 3, -3]), 360.0)) < 1e-4
 
 
 def test_more_than_a_gaussian_is_flagged_unless_it_is_discreteness() -> None:
     """One count that moves by one under σ² = 1/4: ρ = 2, and the best test reaches more than μ = 2."""
-    noise = discrete((2, 200_000), 0.25, np.random.default_rng(6))
+    rng, moved = np.random.default_rng(6), np.array([1])
+    noise = discrete((2, 200_000), 0.25, rng)
     test = Errors.of(noise[0], noise[1] + 1, 0.5)
     silent = Errors(500, 1000, 500, 1000)
     assert exceeds(2.0, test, silent, allowance=0.0)
-    assert not exceeds(2.0, test, silent, allowance=discreteness(0.25))
+    assert not exceeds(2.0, test, silent, allowance=discreteness(moved, 0.25))
 
 
 def test_a_release_that_seldom_tells_everything_is_flagged() -> None:
