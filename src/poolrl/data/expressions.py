@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from poolrl.data.row_rules import Numbers, bounds, has_own_bounds
 from poolrl.data.sources.engine import engine_of
 from poolrl.data.trace import Recording, RowOperation, Take, cast_to, joined
-from poolrl.problems.labels import Labels, LabelValue
+from poolrl.problems.labels import Labels
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 COLUMNS_OF = ("state", "action", "next_state")  # names of the harmless columns of a row
@@ -204,13 +204,9 @@ def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
     few = lives["count"] <= horizon
     numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
-    ones = reduce(operator.add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
+    places = range(min(horizon, STEPS_PER_NUMBER))  # bit by bit, because not every engine can count them
+    ones = reduce(operator.add, [(number >> place) & 1 for number in numbers for place in places])
     return lives.select(*keys, "count", repeated=ones != lives["count"])
-
-
-def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
-    """How many of the lowest bits are one. Not every engine has a function for it."""
-    return reduce(operator.add, [(number >> place) & 1 for place in range(bits)])
 
 
 def harmless(
@@ -275,8 +271,9 @@ def with_places(
     """The rows whose values were all declared, with their cell in a column `place`, and with the `facts` of a value."""
     found = rows
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
-        known: dict[str, list[Any]] = {f"{place}_value_{i}": _as_compared(values)}
-        known[f"{place}_{i}"] = list(range(len(values)))
+        # As engines compare them: −0 is 0, and a large whole number is the nearest double, as in a column.
+        compared = [value if isinstance(value, str) else float(value) + 0.0 for value in values]
+        known: dict[str, list[Any]] = {f"{place}_value_{i}": compared, f"{place}_{i}": list(range(len(values)))}
         declared = small_table(rows, known | {fact: [*numbers] for fact, numbers in (facts or {}).items()})
         found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
         at = found[f"{place}_{i}"].cast("int64")
@@ -300,11 +297,6 @@ def with_label_cells(
         bound = small_table(rows, by_place)
         found = found.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
     return found
-
-
-def _as_compared(values: Sequence[LabelValue]) -> list[Any]:
-    """Values as an engine compares them: −0 is 0, and a large whole number is the nearest double, as in a column."""
-    return [value if isinstance(value, str) else float(value) + 0.0 for value in values]
 
 
 def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:

@@ -269,7 +269,8 @@ class Table(Log):
         crowds = rows.group_by([*self._keys, "step"]).aggregate(shown=rows.known.sum(), far=rows.beyond.sum())
         crowd = crowds.shown.cast("int64") * (problem.outcome_dim + 1) + crowds.far.cast("int64")
         counts = crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
-        return _by_step(problem, *_integers(counts, "step", "crowd", "rows"))
+        step, cell, many = _integers(counts, "step", "crowd", "rows")
+        return [(cell[step == number], many[step == number]) for number in range(problem.horizon)]
 
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
@@ -390,7 +391,3 @@ def _with_places(rows: ir.Table, coordinate: int) -> ir.Table:
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
     found = answer(counts)
     return [np.asarray(found[name], dtype=np.int64) for name in names]
-
-
-def _by_step(problem: Problem, step: IntArray, cell: IntArray, rows: IntArray) -> list[Tally]:
-    return [(cell[step == number], rows[step == number]) for number in range(problem.horizon)]

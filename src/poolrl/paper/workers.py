@@ -110,7 +110,7 @@ def _work(real: Rossmann | None, tasks: list[Task]) -> Done:
 
 
 def _in_processes(work: Callable[[list[Task]], Done], together: list[list[Task]], workers: int) -> Generator[Done]:
-    """What is done, as soon as it is. Every process has a connection of its own, and one bench at a time."""
+    """Yield what a process has done as soon as it has. Each has a connection of its own, and one bench at a time."""
     context, left = multiprocessing.get_context("spawn"), iter(together)
     processes, busy = [], []
     try:
