@@ -221,7 +221,7 @@ def harmless(
     # One choice for the unit costs less than one for each number, and tells where they hold.
     units = divisors or [ibis.literal(1.0)] * len(fine)
     unit = [ibis.ifelse(held, each, ibis.null("float64")) for held, each in zip(fine, units, strict=False)]
-    columns = {f"fine_{i}": each.notnull() for i, each in enumerate(unit)}
+    columns = {f"fine_{i}": each for i, each in enumerate(fine)}
     for name, numbers in zip(COLUMNS_OF, evaluator(checks[1], *row, unit), strict=True):
         columns |= {f"{name}_{i}": column for i, column in enumerate(as_columns(numbers))}
     return columns
