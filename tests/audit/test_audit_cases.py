@@ -46,7 +46,7 @@ WORST_CASES = {
     "a week of three products": AuditCase(
         LostSales(horizon=7, products=3, holding=1.0, shortage=1.0, demand_max=[150.0, 200.0, 100.0]), units=2000
     ),
-    "two products, published": AuditCase(LostSales(**FACTS | {"demand_max": 8.0}), "published"),
+    "two products, published": AuditCase(LostSales(**FACTS | {"demand_max": 8.0}), "published", engine="arrays"),
     "sums": AuditCase(LostSales(**EVERYWHERE), **SUMS),
     "sums of three trajectories": AuditCase(LostSales(**EVERYWHERE), per_unit=3, **SUMS),
     "sums of labels": AuditCase(LostSales(**EVERYWHERE, **SIZES), per_unit=2, **SUMS),
@@ -107,6 +107,8 @@ def test_a_backlog_has_no_sums(tmp_path: Path, facts: Facts) -> None:
 def test_what_cannot_be_a_case_is_said() -> None:
     with pytest.raises(ValueError, match="there is no learner 'defualt'; did you mean default"):
         AuditCase(LostSales(**TWO), "defualt")
+    with pytest.raises(ValueError, match='visits are counted in memory alone: engine must be "arrays"'):
+        AuditCase(LostSales(**TWO), "published")
     with pytest.raises(ValueError, match="an audit needs a problem that declares its outcomes, got object"):
         AuditCase(object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="units must be a whole number of at least 5"):

@@ -14,6 +14,7 @@ from poolrl import Backlog, LostSales, Outcomes, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
+from poolrl.learning.law import Law
 from poolrl.learning.outcomes import OutcomeDistribution, continued, equal_bins, looked_at
 from poolrl.learning.priors import POINTS, SPLIT_SPREADS, USUAL_SPLIT_SPREAD
 from poolrl.learning.shapes import expected_shares
@@ -349,3 +350,13 @@ def test_a_plan_climbs_beyond_the_log_but_not_far() -> None:
     explored = float(policy.outcomes.explored[0, 0])
     assert explored == pytest.approx(10, rel=0.03)
     assert 1.2 * explored < policy.levels[0, 0] <= 1.5 * explored * (1 + 1e-9)
+
+
+def test_of_each_row_the_weight_beyond_a_bin_is_drawn_from_its_own_law() -> None:
+    laws = Law(np.array([[4.0, 0.0, 3.0, 1.0], [1.0, 1.0, 2.0, 0.0]]))
+    which, begin = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 3, 1, 2, 0])
+    shares = np.array([0.49, 0.74, 0.99, 0.34, 0.99, 0.24])
+    # Beyond bin 1 the first law holds 3 of 4 in bin 2; the second holds 1 of 3 in bin 1 itself.
+    assert laws.bins_beyond(which, begin, shares).tolist() == [0, 2, 3, 2, 2, 0]
+    found = laws.bins_beyond(np.zeros(1000, dtype=int), np.ones(1000, dtype=int), (np.arange(1000) + 0.5) / 1000)
+    assert np.bincount(found, minlength=4).tolist() == [0, 0, 750, 250]

@@ -90,6 +90,8 @@ class AuditCase:
     def __post_init__(self) -> None:
         one_of([*AUDITED], learner=self.learner)
         one_of(["table", "arrays"], engine=self.engine)
+        if self.engine not in self.engines:
+            raise ValueError('visits are counted in memory alone: engine must be "arrays"')
         if not isinstance(self.problem, OutcomeProblem):
             raise ValueError(f"an audit needs a problem that declares its outcomes, got {type(self.problem).__name__}")
         if not self.problem.action_sets_state and (self.scale_memory or self._moves_amounts):
@@ -110,6 +112,11 @@ class AuditCase:
             return prepared
         shape = (*self.problem.labels.shape, self.problem.horizon, self.problem.outcome_dim)
         return replace(prepared, edges=lambda _: np.full(shape, LOW_EDGE))
+
+    @property
+    def engines(self) -> list[str]:
+        """Where its log can be counted."""
+        return ["arrays"] if self.learner == "published" else ["arrays", "table"]
 
     @contextmanager
     def logs(self, engine: str | None = None) -> Iterator[tuple[Log, Log]]:
@@ -164,7 +171,7 @@ class AuditCase:
     def _log(self, changed: int, engine: str, *, owns: int | None = None) -> AbstractContextManager[Log]:
         declared: dict[str, Any] = {"max_per_unit": self.per_unit or 1, "scale_memory": self.scale_memory}
         declared["labels_public"] = self.labels_public
-        if engine == "arrays" or self.learner == "published":  # visits are counted in memory alone
+        if engine == "arrays":
             return nullcontext(Trajectories(**self._arrays(changed, owns), **declared))
         if self.opened_by is not None:
             return self.opened_by(partial(self.rows, changed, owns))

@@ -95,10 +95,10 @@ def moved_share(first: Revealed, second: Revealed) -> float:
 def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
     """An engine counts what arrays count, and nothing without noise differs, also for a neighbour that owns less."""
     faults, counted = list[str](), {}
-    for engine in ("arrays", "table"):
+    for engine in case.engines:
         with case.logs(engine) as logs, case.poorer(engine) as poorer:
             counted[engine] = [exact_counts(prepared, log) for log in (*logs, poorer) if log is not None]
-    for array, table in zip(counted["arrays"][:2], counted["table"], strict=False):
+    for array, table in zip(counted["arrays"][:2], counted.get("table", []), strict=False):
         # A table is never taken to be complete, so it may have unobserved counts after its trees.
         for mechanism in range(len(array.public["guarantee"].mechanisms)):
             here, there = (counts.numbers[counts.mechanism_of == mechanism] for counts in (array, table))

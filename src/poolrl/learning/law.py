@@ -39,6 +39,15 @@ class Law:
         place = np.searchsorted(self.below[1:], shares * self.below[-1], side="right")
         return np.minimum(place, len(self.weights) - 1)
 
+    def bins_beyond(self, laws: IntArray, bins: IntArray, shares: FloatArray) -> IntArray:
+        """The bins in which shares of the weight from a bin on lie; `laws` says of which law (L, B) each is."""
+        below, (number, size) = self.below / self.below[:, -1:], self.weights.shape
+        reached = below[laws, bins]
+        # Laws one after another make one rising list, so one search serves all.
+        rising = (below[:, 1:] + np.arange(number)[:, None]).ravel()
+        found = np.searchsorted(rising, laws + reached + (1 - reached) * shares) - laws * size
+        return np.clip(found, bins, size - 1)
+
 
 def cumulative(weights: FloatArray) -> FloatArray:
     """The weight below each of the B + 1 edges, (..., B + 1), of weights (..., B) on bins."""

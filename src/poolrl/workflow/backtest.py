@@ -22,6 +22,7 @@ from poolrl.data.expressions import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
+from poolrl.learning.law import Law
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels, Policy
 from poolrl.ledger.accounts import Period
@@ -281,17 +282,10 @@ def _demands(policy: Policy, sold: FloatArray, empty: BoolArray, unit: FloatArra
 def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArray) -> FloatArray:
     """Demand (n, H, k) drawn from the estimated laws beyond what was sold. A mean would hide how demand varies."""
     *_, horizon, products, bins = outcomes.weights.shape
-    below = np.cumsum(outcomes.weights.reshape(-1, bins), axis=-1)
-    below /= below[:, -1:]
     width = 2 * outcomes.by_cell[1][cells, np.arange(products), 0]  # (n, H, k)
-    law = (cells * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
-    place = np.clip((sold / width).astype(np.int64), 0, bins - 1)
-    reached = np.where(place > 0, below[law, np.maximum(place - 1, 0)], 0.0)
-    chance = reached + (1 - reached) * np.random.default_rng(0).random(sold.shape)
-    # Laws one after another make one rising list, so one search serves all rows.
-    rising = (below + np.arange(len(below))[:, None]).ravel()
-    bins_drawn = np.searchsorted(rising, law + chance) - law * bins
-    return np.asarray((np.clip(bins_drawn, place, bins - 1) + 0.5) * width)
+    laws = (cells * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
+    place, drawn = np.clip((sold / width).astype(np.int64), 0, bins - 1), np.random.default_rng(0).random(sold.shape)
+    return np.asarray((Law(outcomes.weights.reshape(-1, bins)).bins_beyond(laws, place, drawn) + 0.5) * width)
 
 
 def policy_orders(policy: Policy, cells: IntArray) -> Ordering:
