@@ -107,7 +107,7 @@ def test_a_backlog_has_no_sums(tmp_path: Path, facts: Facts) -> None:
 def test_what_cannot_be_a_case_is_said() -> None:
     with pytest.raises(ValueError, match="there is no learner 'defualt'; did you mean default"):
         AuditCase(LostSales(**TWO), "defualt")
-    with pytest.raises(ValueError, match='visits are counted in memory alone: engine must be "arrays"'):
+    with pytest.raises(ValueError, match="there is no engine 'table'; choose from arrays"):
         AuditCase(LostSales(**TWO), "published")
     with pytest.raises(ValueError, match="an audit needs a problem that declares its outcomes, got object"):
         AuditCase(object())  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from poolrl.data.expressions import count_steps
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.sensitivity import every_level
 from tests.helpers.long_tables import MESSES, a_mess, as_table, by_hand, long
 from tests.helpers.own_problems import PostedPrice
 from tests.helpers.tables import (
@@ -27,6 +26,7 @@ from tests.helpers.tables import (
     WITH_ALL,
     assert_counted_like_arrays,
     columns,
+    every_level,
     wide,
 )
 

@@ -13,10 +13,9 @@ from poolrl import LostSales, Table, Trajectories
 from poolrl.checks import IntArray
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import Recorder, squared_change
-from tests.helpers.tables import Make
+from tests.helpers.tables import Make, every_level
 
 SHOWN = ("bread", "it's milk")
 AMOUNT_COLUMNS = ("state", "action", "left")

@@ -10,10 +10,10 @@ import numpy as np
 
 from poolrl.data.counts import count_outcomes
 from poolrl.data.periods import sketch_of
-from poolrl.privacy.sensitivity import every_level
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from tests.helpers.shops import Facts, write_config
+from tests.helpers.tables import every_level
 
 SECRET = 31337.25  # stands in the log and must never stand in a message
 

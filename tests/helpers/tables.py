@@ -19,6 +19,11 @@ UNUSABLE = [np.nan, np.inf, -np.inf, 0.0, -2.0, 1e-60, 1e60]  # no scales
 Make = Callable[[pa.Table], Any]  # hands an Arrow table to an engine
 
 
+def every_level(leaves: int) -> tuple[int, ...]:
+    """The sizes of all levels of a dyadic tree."""
+    return tuple(2**level for level in range(leaves.bit_length()))
+
+
 def columns(dimensions: int, **more: Any) -> dict[str, Any]:
     """The columns of `Trajectories.to_arrow`, as arguments of `Table`."""
     names = {f"{part}s": [f"{part}_{i}" for i in range(dimensions)] for part in ("state", "action", "next_state")}

@@ -21,7 +21,7 @@ from poolrl.learning.outcomes import looked_at
 from poolrl.learning.priors import EVEN_WIDTHS, IDLE_SHARES, IDLE_SPREADS, SPREADS_OF_SHAPES
 from poolrl.learning.shapes import Observed, dictionary, expected_shares, log_likelihoods
 from poolrl.learning.trees import Cells
-from poolrl.privacy.sensitivity import every_level
+from tests.helpers.tables import every_level
 
 # Made when a test asks for them, because that takes a moment.
 usual_laws = functools.partial(dictionary, 64, 512)

@@ -28,8 +28,8 @@ from poolrl.learning.trees import (
 )
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes
-from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
+from tests.helpers.tables import every_level
 
 
 def noisy_tree(rng: np.random.Generator, depth: int, variance: float) -> tuple[np.ndarray, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from poolrl import Backlog, LostSales
 from poolrl.privacy import sensitivity
-from poolrl.privacy.sensitivity import TableLayout, every_level, level_count, moved_trajectories, root_is_public
+from poolrl.privacy.sensitivity import TableLayout, level_count, moved_trajectories, root_is_public
 from poolrl.problems.problem import OutcomeProblem, Problem
 from tests.helpers.own_problems import PostedPrice, Wear
 
@@ -24,13 +24,6 @@ def test_who_moves_with_a_unit() -> None:
     assert moved_trajectories(per_unit=5, scale_memory=3, has_units=True) == 5
     assert moved_trajectories(per_unit=5, scale_memory=3, has_units=False) == 4
     assert moved_trajectories(per_unit=5, scale_memory=0, has_units=False) == 1
-
-
-@pytest.mark.parametrize("bins", [-1, 0, 1, 6])
-def test_other_numbers_of_bins_make_no_tree(bins: int) -> None:
-    assert every_level(32) == (1, 2, 4, 8, 16, 32)
-    with pytest.raises(ValueError, match="bins must be a power of two"):
-        every_level(bins)
 
 
 def test_which_sizes_make_a_tree() -> None:

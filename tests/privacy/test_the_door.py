@@ -20,12 +20,12 @@ from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_levels, release_outcomes, release_rows, release_visits
-from poolrl.privacy.sensitivity import LATTICE, every_level
+from poolrl.privacy.sensitivity import LATTICE
 from poolrl.privacy.zcdp import budget
 from tests.helpers.broken_problems import FACTS, LEVELS, Untouched, a_log
 from tests.helpers.neighbours import Recorder, neighbours, squared_change
 from tests.helpers.own_problems import Wear, wear_log
-from tests.helpers.tables import a_shop, columns
+from tests.helpers.tables import a_shop, columns, every_level
 
 # Ranges that neither start at 0 nor have length 1, one for each coordinate.
 LOW, HIGH = np.array([-3.0, 2.0]), np.array([5.0, 4.0])

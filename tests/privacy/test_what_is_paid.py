@@ -28,7 +28,6 @@ from poolrl.pool import OnOutcomes
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.inventory import Inventory
 from tests.helpers.neighbours import (
     Recorder,
@@ -39,7 +38,7 @@ from tests.helpers.neighbours import (
 )
 from tests.helpers.noisy import spoil_noise
 from tests.helpers.own_problems import Wear
-from tests.helpers.tables import a_labelled_shop, a_shop
+from tests.helpers.tables import a_labelled_shop, a_shop, every_level
 
 Plant = pytest.MonkeyPatch
 Pair = tuple[LostSales | Backlog, Trajectories, Trajectories]

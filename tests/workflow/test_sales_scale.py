@@ -19,7 +19,7 @@ from poolrl.cli.audit import configured_case
 from poolrl.data.counts import count_outcomes
 from poolrl.ledger.accounts import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
-from poolrl.privacy.sensitivity import every_level, outcome_trees
+from poolrl.privacy.sensitivity import outcome_trees
 from poolrl.workflow.config.sales import SalesTable
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import fit_release
@@ -27,6 +27,7 @@ from poolrl.workflow.trades.shop_example import write_example
 from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.neighbours import Recorder, squared_change
 from tests.helpers.shops import Facts, faults_of
+from tests.helpers.tables import every_level
 
 # (shop, week) → the rows of that week: day, opening, delivery, sales, stock_out.
 Chain = dict[tuple[str, int], list[tuple[str, ...]]]

@@ -47,13 +47,6 @@ def moved_trajectories(*, per_unit: int, scale_memory: int, has_units: bool) -> 
     return per_unit if has_units else 1 + scale_memory
 
 
-def every_level(bins: int) -> tuple[int, ...]:
-    """The sizes of all levels of a dyadic tree with this many leaves."""
-    if bins < 2 or bins & (bins - 1):
-        raise ValueError(f"bins must be a power of two, got {bins}")
-    return tuple(2**level for level in range(bins.bit_length()))
-
-
 def level_count(level_sizes: tuple[int, ...]) -> int:
     """How many levels a tree has; refuses sizes that do not make a tree of dyadic ranges."""
     powers = all(size >= 1 and size & (size - 1) == 0 for size in level_sizes)
