@@ -34,7 +34,8 @@ def engine() -> Any:
 def found_cells(columns: dict[str, pa.Array], problem: Any) -> dict[int, tuple[Any, ...]]:
     """The cell of each row by its number, and the cell's shares of the bound; rows without a cell are not there."""
     rows = pa.table({"row": np.arange(len(next(iter(columns.values()))))} | columns)
-    found = with_label_cells(ibis.memtable(rows), {name: name for name in columns}, problem)
+    table = ibis.memtable(rows)
+    found = with_label_cells(table, [table[name] for name in problem.labels.names], problem, by_coordinate=False)
     answer = engine().to_pyarrow(found)
     names = [CELL, *(name for name in answer.column_names if name.startswith(SHARE.format("")))]
     values = zip(*(answer[name].to_pylist() for name in names), strict=True)

@@ -261,42 +261,40 @@ def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
     return ibis.cases(*((step.isin(numbers), operation.to_expr()) for operation, numbers in steps.items()))
 
 
-def with_places(
-    rows: ir.Table,
-    columns: Mapping[str, str],
-    labels: Labels,
-    place: str,
-    facts: Mapping[str, Sequence[float]] | None = None,
-) -> ir.Table:
-    """The rows whose values were all declared, with their cell in a column `place`, and with the `facts` of a value."""
+def with_places(rows: ir.Table, columns: Sequence[ir.Column], labels: Labels, place: str) -> ir.Table:
+    """The rows whose values, one of these columns for each label, were all declared; their cell in a column `place`."""
     found = rows
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
         # As engines compare them: −0 is 0, and a large whole number is the nearest double, as in a column.
         compared = [value if isinstance(value, str) else float(value) + 0.0 for value in values]
-        known: dict[str, list[Any]] = {f"{place}_value_{i}": compared, f"{place}_{i}": list(range(len(values)))}
-        declared = small_table(rows, known | {fact: [*numbers] for fact, numbers in (facts or {}).items()})
-        found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
+        declared = small_table(rows, {f"{place}_value_{i}": compared, f"{place}_{i}": list(range(len(values)))})
+        found = found.inner_join(declared, comparable(columns[i], labels, name) == declared[0])
         at = found[f"{place}_{i}"].cast("int64")
         found = found.mutate(**{place: found[place] * len(values) + at if i else at})
     return found
 
 
 def with_label_cells(
-    rows: ir.Table, columns: Mapping[str, str], problem: Problem, *, by_coordinate: bool = False
+    rows: ir.Table, columns: Sequence[ir.Column], problem: Problem, *, by_coordinate: bool
 ) -> ir.Table:
     """The rows whose labels were all declared, with their cell, and its share of the bound for what a row shows."""
     labels = problem.labels
     found = with_places(rows, columns, labels, CELL)
     if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
-        shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
-        place, by_place = found[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
+        place, shares = found[CELL], problem.bound_share.reshape(labels.count, problem.outcome_dim)
         if by_coordinate:
-            place = place * problem.outcome_dim + found[COORDINATE]
-            by_place = {SHARE.format(0): shares.ravel().tolist()}
-        by_place["poolrl_bound_cell"] = list(range(len(by_place[SHARE.format(0)])))
-        bound = small_table(rows, by_place)
-        found = found.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
+            place, shares = place * problem.outcome_dim + found[COORDINATE], shares.reshape(-1, 1)
+        found = beside(found, place, {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)})
     return found
+
+
+def beside(rows: ir.Table, place: ir.Value, numbers: Mapping[str, Sequence[float]]) -> ir.Table:
+    """The rows with public numbers beside them: those of their place, from 0 on."""
+    if not numbers:
+        return rows
+    places = range(len(next(iter(numbers.values()))))
+    known = small_table(rows, {"poolrl_place": list(places)} | {name: [*of] for name, of in numbers.items()})
+    return rows.inner_join(known, place == known["poolrl_place"].cast("int64")).drop("poolrl_place")
 
 
 def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:

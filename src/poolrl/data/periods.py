@@ -86,14 +86,14 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     By Good and Turing a trajectory that was seen once is expected 2 N₂ / N₁ times in another log like this one, where
     N₁ were seen once and N₂ twice. One that was seen more often is expected there.
     """
-    columns, placed = log.columns, log.placed()
+    columns = log.columns
     numbers = {}
     for part in PARTS:
         for i, name in enumerate(getattr(columns, part)):
-            number = placed.rows[name].cast("float64")
+            number = log.counted[name].cast("float64")
             usable = finite(number) & number.between(-_LARGEST, _LARGEST)
             numbers[f"{part}_{i}"] = ibis.ifelse(usable, number, _LARGEST)
-    rows = placed.named_rows(**numbers)
+    rows = log.named_rows(**numbers)
     sums = {}
     for i in range(len(columns.states)):
         # A problem may have more actions than states, or show more; the last state has all that is left.

@@ -12,12 +12,10 @@ that row. The rules look at one unit at a time (docs/privacy.md, lemmas 4 and 19
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -35,6 +33,7 @@ from poolrl.data.cells import (
     side_formula,
     sides,
 )
+from poolrl.data.expressions import COORDINATE, beside, with_places
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.log import Columns, Log, LogFacts, Tally, check_relative, is_relative, missing_column
 from poolrl.data.row_rules import has_own_bounds, multiples_of, widths
@@ -98,7 +97,10 @@ class Table(Log):
         check_columns(table, named)
         self.rows, self.columns, self.first_step = table, named, int(first_step)
         self._coordinates = checked_coordinates(table, named, coordinates)
-        self._is_placed = False  # known here, and not by a column's name, which may be a user's
+        # Of a long table those rows are counted that show a declared coordinate, and they are given its place.
+        self.counted = table
+        if self._coordinates is not None and named.coordinate is not None:
+            self.counted = with_places(table, [table[named.coordinate]], self._coordinates, COORDINATE)
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(table[name], key) for key, name in self._id_columns().items()}
         self.clip, self.definitions = clip, opened.definitions
@@ -135,38 +137,22 @@ class Table(Log):
             raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
         return number
 
-    def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
+    def rows_of_steps(self, horizon: int, of: ir.Table | None = None, **columns: ir.Value) -> ir.Table:
         """Keys, step, coordinate and more `columns` of the rows that have ids, a step in 0 .. H−1 and a coordinate."""
-        rows = self.placed().rows
+        rows = self.counted if of is None else of
         step = rows[self.columns.step]
         # A step is read like an id: only whole numbers are steps.
         step = step if step.type().is_integer() else canonical(step.cast("float64"))
         steps = step.between(self.first_step, self.first_step + horizon - 1)
         # Rows that the filter removes get a step that can be cast too, because engines may filter later.
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
-        return self._named(rows.filter(steps).select(**self._id_columns(), step=place, **self._place(rows), **columns))
+        return self.named_rows(rows.filter(steps), step=place, **columns)
 
-    def named_rows(self, **columns: ir.Value) -> ir.Table:
+    def named_rows(self, of: ir.Table | None = None, **columns: ir.Value) -> ir.Table:
         """Keys, coordinate and further columns of all rows that have ids and a coordinate, whatever their step."""
-        rows = self.placed().rows
-        return self._named(rows.select(**self._id_columns(), **self._place(rows), **columns))
-
-    def placed(self, facts: Mapping[str, Sequence[float]] | None = None) -> Self:
-        """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
-        if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
-            return self
-        columns = {"": self.columns.coordinate}
-        rows = expressions.with_places(self.rows, columns, self._coordinates, expressions.COORDINATE, facts)
-        return self.with_rows(rows, _is_placed=True)
-
-    def with_rows(self, rows: ir.Table, **more: bool) -> Self:
-        """The same table with other rows, which were made from its own."""
-        found = copy(self)
-        vars(found).update(rows=rows, **more)
-        return found
-
-    def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
-        return {"coordinate": rows[expressions.COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
+        rows = self.counted if of is None else of
+        place = {"coordinate": rows[COORDINATE].cast("int32")} if self.facts.has_coordinates else {}
+        return self._named(rows.select(**self._id_columns(), **place, **columns))
 
     def lives(self, horizon: int) -> ir.Table:
         """One row per trajectory (and coordinate): its keys, number of rows, whether one is `repeated` or `surplus`."""
@@ -213,22 +199,32 @@ class Table(Log):
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
         """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
-        counts, size = self.outcome_expression(problem, bins=bins, formula=formula), cell_count(problem, formula, bins)
-        shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
-        leaves = np.zeros(math.prod(shape), dtype=np.int64)
-        tree = (counts.label.cast("int64") * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate
-        place = ibis.ifelse(counts.cell == NOWHERE, NOWHERE, tree * size + counts.cell)
-        # One number says where a count belongs, and batches are not put together: a log of many label cells has
-        # millions of counts. By place, because an engine returns groups in any order.
-        for batch in answer(counts.select(place=place.cast("int64"), rows=counts.rows)).to_batches():
-            where, rows = (np.asarray(batch[name], dtype=np.int64) for name in ("place", "rows"))
-            leaves[where[where != NOWHERE]] = rows[where != NOWHERE]
-        return leaves.reshape(shape)
+        places = cell_count(problem, formula, bins) + 1  # of each tree: NOWHERE, then its cells
+        counted = np.zeros((problem.labels.count * problem.horizon * problem.outcome_dim, places), dtype=np.int64)
+        # Batches are not put together: a log of many label cells has millions of counts.
+        for batch in answer(self.outcome_expression(problem, bins=bins, formula=formula)).to_batches():
+            place, rows = (np.asarray(batch[name], dtype=np.int64) for name in ("place", "rows"))
+            counted.reshape(-1)[place] = rows  # by place, because an engine returns groups in any order
+        shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, places - 1
+        return np.ascontiguousarray(counted[:, 1:]).reshape(shape)
+
+    def outcome_expression(
+        self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
+    ) -> ir.Table:
+        """The counts of cells that are not zero: columns place (one number says where each belongs) and rows."""
+        places, tallies = cell_count(problem, formula, bins) + 1, []
+        for coordinate, rows in enumerate(self._formula_cells(problem, bins=bins, formula=formula)):
+            # By small numbers: to put them together for every row would take longer than to group it.
+            groups = [name for name in ("label", "step", "coordinate", "cell") if name in rows.columns]
+            tally = rows.select(groups).group_by(groups).aggregate(rows=ibis._.count())
+            place = _tree(tally, problem, coordinate) * places + (tally.cell - NOWHERE)
+            tallies.append(tally.select("rows", place=place))
+        return ibis.union(*tallies) if len(tallies) > 1 else tallies[0]
 
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
         totals = np.zeros((problem.labels.count, problem.horizon), dtype=np.int64)
-        rows = self.placed()._labelled(problem)._rows(problem, {})
+        rows = self._rows(problem, self._labelled(problem), {})
         if self.facts.has_coordinates:
             # A step of a trajectory fills one slot, whatever number of rows it has.
             steps = self._label_of_steps(rows)
@@ -242,26 +238,13 @@ class Table(Log):
         totals[label, step] = many
         return totals.reshape(*problem.labels.shape, problem.horizon)
 
-    def outcome_expression(
-        self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
-    ) -> ir.Table:
-        """The counts of a formula's cells that are not zero: columns label, step, coordinate, cell, rows."""
-        tallies = []
-        for coordinate, rows in enumerate(self._formula_cells(problem, bins=bins, formula=formula)):
-            groups = [name for name in ("label", "step", "coordinate", "cell") if name in rows.columns]
-            tally = rows.select(groups).group_by(groups).aggregate(rows=ibis._.count())
-            tallies.append(_with_places(tally, coordinate))
-        return ibis.union(*tallies) if len(tallies) > 1 else tallies[0]
-
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
-        shown, by_coordinate = [], self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
-        places = {"poolrl_edge_place": list(range(edges.size)), "poolrl_edge_at": edges.ravel().tolist()}
+        shown = []
+        by_coordinate = self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
         for coordinate, seen in enumerate(by_coordinate):
-            rows, every = _with_places(seen, coordinate), expressions.small_table(seen, places)
-            place = (rows.label.cast("int64") * problem.horizon + rows.step) * problem.outcome_dim + rows.coordinate
-            rows = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
-            known, beyond = sides(problem, rows.cell, rows["poolrl_edge_at"].cast("int64"))
+            rows = beside(seen, _tree(seen, problem, coordinate), {"edge": edges.ravel().tolist()})
+            known, beyond = sides(problem, rows.cell, rows.edge.cast("int64"))
             known = known & (rows.cell != NOWHERE)
             numbers = {"known": known.cast("int64"), "beyond": (known & beyond).cast("int64")}
             shown.append(rows.select(*self._keys, "step", **numbers))
@@ -278,17 +261,18 @@ class Table(Log):
         dropped = self.dropped(problem.horizon)
         recordings = recorded_cells(problem, formula, bins, relative=relative, clip=self.clip)
         checks = multiples_of(problem, divided=relative, clip=self.clip)
-        one = expressions.OnColumns()
+        labelled, one = self._labelled(problem), expressions.OnColumns()
         if self.facts.has_coordinates:
             one = expressions.OnOneColumn(problem.outcome_dim, [*checks, *recordings])
-        labelled = self.placed(one.facts)._labelled(problem)
-        one.read_from(labelled.rows)
+            labelled = beside(labelled, labelled[COORDINATE], one.facts)
+        one.read_from(labelled)
         # The facts travel with the rows, because the formulas of cells use them too.
-        numbers = labelled._numbers(problem, checks, one) | {name: labelled.rows[name] for name in one.facts}
-        rows = labelled._rows(problem, numbers)
+        numbers = self._numbers(problem, labelled, checks, one) | {name: labelled[name] for name in one.facts}
+        rows = self._rows(problem, labelled, numbers)
         one.read_from(rows)
         # A scan for each, of its own columns if it needs no others, is faster than one that multiplies rows.
-        return [self._kept(rows, c, dropped) for c in expressions.cells_by_step(problem, rows, recordings, one)]
+        cells = expressions.cells_by_step(problem, rows, recordings, one)
+        return [self._kept(rows, cell, dropped) for cell in cells]
 
     def _kept(self, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
         """The rows with their cells, without those of dropped trajectories."""
@@ -306,27 +290,31 @@ class Table(Log):
         return rows.group_by([*self._keys, "step"]).aggregate(label=rows.label.min(), last=rows.label.max())
 
     def _numbers(
-        self, problem: Problem, checks: tuple[Recording, Recording], evaluator: expressions.OnColumns
+        self,
+        problem: Problem,
+        rows: ir.Table,
+        checks: tuple[Recording, Recording],
+        evaluator: expressions.OnColumns,
     ) -> dict[str, ir.Column]:
         columns = self.columns
-        given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
-        divisors: list[Any] = [self.rows[name].cast("float64") for name in columns.scale]
+        given = [[rows[name] for name in names] for names in (columns.states, columns.actions, columns.next_states)]
+        divisors: list[Any] = [rows[name].cast("float64") for name in columns.scale]
         if has_own_bounds(problem):
-            shares = [self.rows[expressions.SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
+            shares = [rows[expressions.SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
             divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
         return expressions.harmless(checks, given, evaluator, divisors)
 
-    def _labelled(self, problem: Problem) -> Table:
+    def _labelled(self, problem: Problem) -> ir.Table:
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
         if not problem.labels:
-            return self
-        named, parts = self.columns.labels, self.facts.has_coordinates
-        return self.with_rows(expressions.with_label_cells(self.rows, named, problem, by_coordinate=parts))
+            return self.counted
+        named = [self.counted[self.columns.labels[name]] for name in problem.labels.names]
+        return expressions.with_label_cells(self.counted, named, problem, by_coordinate=self.facts.has_coordinates)
 
-    def _rows(self, problem: Problem, numbers: dict[str, ir.Column]) -> ir.Table:
+    def _rows(self, problem: Problem, rows: ir.Table, numbers: dict[str, ir.Column]) -> ir.Table:
         """Keys, step and harmless numbers of every row."""
-        label = {"label": self.rows[expressions.CELL].cast("int32")} if problem.labels else {}
-        return self.rows_of_steps(problem.horizon, **numbers, **label)
+        label = {"label": rows[expressions.CELL].cast("int32")} if problem.labels else {}
+        return self.rows_of_steps(problem.horizon, rows, **numbers, **label)
 
 
 def _table_of(rows: Any, columns: Columns) -> ir.Table:
@@ -382,10 +370,10 @@ def checked_coordinates(rows: ir.Table, columns: Columns, given: Iterable[LabelV
     return declared
 
 
-def _with_places(rows: ir.Table, coordinate: int) -> ir.Table:
-    """The rows with the label cell and the coordinate that are the same for all of them."""
-    same = {"label": 0, "coordinate": coordinate}
-    return rows.mutate(**{name: ibis.literal(v, "int64") for name, v in same.items() if name not in rows.columns})
+def _tree(rows: ir.Table, problem: OutcomeProblem, coordinate: int) -> ir.Value:
+    """The tree of each row. Those of all label cells, steps and coordinates are numbered in this order."""
+    first = rows.label.cast("int64") * problem.horizon if "label" in rows.columns else ibis.literal(0, "int64")
+    return (first + rows.step) * problem.outcome_dim + (rows.coordinate if "coordinate" in rows.columns else coordinate)
 
 
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
