@@ -73,6 +73,8 @@ def test_what_is_not_private_says_so_and_why() -> None:
         assert facts["notice"] == str(g).splitlines()[0]
         assert facts["notice"].startswith(f"NOT PRIVATE: {why}")
         assert facts["epsilon"] is facts["epsilon_if_one_gaussian"] is None
+        paid = "; ".join(f"{m.name}: 1,234 counts, sensitivity 6, noise sd {m.variance**0.5:.4g}" for m in g.mechanisms)
+        assert str(g).splitlines()[2] == f"Mechanisms: {paid or 'none'}."
 
 
 def test_the_three_lines_of_a_private_release() -> None:

@@ -227,6 +227,10 @@ def test_the_law_of_draws_by_plain_sums() -> None:
             for luck in (0.5, 1e-2, 1e-9):
                 answers.append(secure.fits_law(drawn.reshape(20, 30), variance, luck))
                 assert answers[-1] == (log_bound(drawn.tolist(), float(variance)) > math.log(luck))
+            if -600 < (bound := log_bound(drawn.tolist(), float(variance))) < 0:
+                # And close to the bound, on both of its sides.
+                near = [secure.fits_law(drawn, variance, math.exp(bound + small)) for small in (-1e-6, 1e-6)]
+                assert near == [True, False]
     assert 20 < sum(answers) < len(answers) - 20
     # All at one value, and far beyond all values.
     assert not secure.fits_law(np.zeros(500, dtype=np.int64), Fraction(41, 3), 1e-9)

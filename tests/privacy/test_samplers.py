@@ -130,8 +130,9 @@ def seeded(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, 0x9E3779B9]))
 
 
-def test_wide_seeded_noise_is_a_rounded_normal() -> None:
-    counts, variance = np.arange(6).reshape(2, 3), Fraction(10**9)
+@pytest.mark.parametrize("variance", [Fraction(10**9), Fraction(10**22)])  # the second draws beyond 32 bits
+def test_wide_seeded_noise_is_a_rounded_normal(variance: Fraction) -> None:
+    counts = np.arange(6).reshape(2, 3)
     expected = counts + np.rint(seeded(5).normal(0.0, scale_above(variance), (2, 3))).astype(np.int64)
     assert SeededNoise(5).begin().add(counts, variance).tolist() == expected.tolist()
 

@@ -75,6 +75,8 @@ def test_a_value_outside_its_range_moves_no_further_than_the_range() -> None:
     noise = Recorder()
     release._on_lattice(values, LOW, HIGH, Mechanism("numbers", 8, Fraction(1), Fraction(1)), noise)
     assert noise.tables[0].tolist() == expected
+    with pytest.raises(ValueError, match="2 numbers are paid for, got 1"):
+        release._on_lattice(values[:, :1], LOW, HIGH, Mechanism("numbers", 8, Fraction(1), Fraction(1)), noise)
 
 
 def test_a_decision_table_goes_to_the_lattice_of_actions() -> None:
