@@ -70,7 +70,10 @@ def test_spellings_of_one_unit() -> None:
     [
         (None, [".0", "0.10", "1E3", "1e+3", ".5e-3", "-1.e3"]),
         ("x", ["x.0", "x.00", "00x", "\u200bx"]),
-        ("?", ["é", "e\u0301"]),
+        ("?", ["é", "e\u0301", "ж\u0483"]),
+        ("ক?", ["ক\u09cb", "ক\u09c7\u09be"]),  # a vowel sign in one character and in two
+        ("жaz{[@`!~", ["жAZ{[@`!~\x7f"]),  # of ASCII letters alone have two cases, and all but the last is drawn
+        (None, ["жǅ"]),
         ("a", ["a\n"]),
         ("ab", ["A b"]),
         ("αι", ["ΑΙ"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any
@@ -159,9 +160,13 @@ DAYS = [datetime.date(2025, 1, 6) + datetime.timedelta(days=7 * week) for week i
     ("given", "kinds", "ends", "expected"),
     [
         (DAYS, (pa.date32(), pa.timestamp("us"), pa.string()), ("2025-02-01", "2025-03-01"), {4, 5, 6, 7}),
+        ([datetime.date(2025, 12, 29), datetime.date(2025, 11, 30)], (pa.date32(),), ("2025-12-01", "2025-12-30"), {0}),
         ([9, 10, 100, -3, None], (pa.int64(), pa.float64(), pa.string()), (10, 101), {1, 2}),
+        ([9, 10, 100, -3, None], (pa.int64(), pa.float64(), pa.string()), (-3, 10), {0, 3}),
+        (["+5", "5.5", "6", "1e1", "-5"], (pa.string(),), (5, 7), {0, 2}),
+        ([5.5, 4.9, 7.0, np.inf], (pa.float64(),), (5, 7), {0}),
     ],
-    ids=["dates", "numbers"],
+    ids=["dates", "ends of months", "numbers", "below zero", "texts", "fractions"],
 )
 def test_beginnings_of_every_type_are_compared_alike(given: Any, kinds: Any, ends: Any, expected: set[int]) -> None:
     names = [f"w{i}" for i in range(len(given))]
@@ -169,6 +174,10 @@ def test_beginnings_of_every_type_are_compared_alike(given: Any, kinds: Any, end
         assert rows_in(table(pa.array(given).cast(kind).to_pylist(), names, kind), *ends) == expected
     with pytest.raises(ValueError, match=r"'begins' of \[period\] must hold dates"):
         rows_in(table([1, 2], ["a", "b"]), "2025-01-01", "2025-02-01")
+    with pytest.raises(ValueError, match=r"'begins' of \[period\] must hold whole numbers"):
+        rows_in(table(DAYS[:2], ["a", "b"]), 1, 2)
+    with pytest.raises(ValueError, match="a period needs a column"):
+        rows_in(table([1, 2], ["a", "b"]), 1, 2, replace(COLUMNS, period=None))
 
 
 @pytest.mark.parametrize("seed", range(2))

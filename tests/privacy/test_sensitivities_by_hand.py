@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
-from poolrl import Backlog, LostSales
+from poolrl import Backlog, Depot, LostSales
 from poolrl.privacy import sensitivity
 from poolrl.privacy.sensitivity import TableLayout, level_count, moved_trajectories, root_is_public
 from poolrl.problems.problem import OutcomeProblem, Problem
-from tests.helpers.own_problems import PostedPrice, Wear
+from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear
 
 COSTS = {"holding": 1.0, "shortage": 2.0, "demand_max": 10.0}
 # H = 3 steps, k = 2 products, 3 · 2 = 6 label cells: numbers that no sum or product confuses.
 SHOP = LostSales(horizon=3, products=2, labels={"shop": [1, 2, 7], "promo": ["no", "yes"]}, **COSTS)
+PAIR = LostSales(horizon=3, products=2, **COSTS)
+DEPOT = Depot(shop=PAIR, express=1.0, reserve_holding=0.1, reserve_max=5.0)
 SEEN = Backlog(horizon=3, products=2, labels={"shop": [1, 2, 7], "promo": ["no", "yes"]}, **COSTS)
 
 
@@ -81,6 +84,32 @@ def test_the_joint_table() -> None:
 def test_the_joint_table_needs_cut_off_coordinates(problem: Problem) -> None:
     with pytest.raises(ValueError, match="dependence needs a problem"):
         sensitivity.joint_table(problem, bands=4, per_unit=1)
+
+
+@pytest.mark.parametrize(
+    ("formula", "refused", "why"),
+    [
+        (sensitivity.left_sums, OrderQuantity(3, 2, 1.0, 1.0, 5.0), "left_over needs a problem of inventory"),
+        (sensitivity.left_sums, PostedPrice(2), "left_over needs a problem of inventory"),
+        (
+            sensitivity.pair_sums,
+            DEPOT,
+            "together needs a problem with two coordinates",
+        ),
+        (sensitivity.pair_sums, LostSales(horizon=3, **COSTS), "together needs a problem with two coordinates"),
+    ],
+)
+def test_sums_are_those_of_shops(formula: Any, refused: Problem, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        formula(refused, per_unit=1)
+
+
+def test_sums_by_hand() -> None:
+    """H k c² P², twice that with labels, and 2 H c² P²; bounds may be below one."""
+    small = LostSales(horizon=3, **COSTS | {"demand_max": 0.5})
+    assert sensitivity.left_sums(small, per_unit=2).sensitivity_squared == 3 * 4 * 32**2
+    assert sensitivity.left_sums(SHOP, per_unit=1) == TableLayout("stock left over", 36, Fraction(2 * 6 * 32**2))
+    assert sensitivity.pair_sums(SHOP, per_unit=3).sensitivity_squared == 2 * 3 * 9 * 128**2
 
 
 def test_the_papers_tables() -> None:

@@ -89,7 +89,10 @@ def test_which_rows_may_be_asked_for() -> None:
     some = np.array([1, 2])
     bad: list[tuple[Any, Any]] = [
         *((step, some) for step in (-1, 3, True, 1.0, None)),
-        *((0, rows) for rows in ([1, 2], [[1], [1, 2]], np.array([[1, 2]]), np.array([1.0]), np.array([True]), np.uint64([1]))),
+        *(
+            (0, rows)
+            for rows in ([1, 2], [[1], [1, 2]], np.array([[1, 2]]), np.array([1.0]), np.array([True]), np.uint64([1]))
+        ),
         *((0, rows) for rows in (np.array([-1]), np.array([0, nodes]), np.array(1))),
     ]
     for step, rows in bad:
