@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.trades.trade import TableColumn as TableColumn
     from poolrl.workflow.trades.trade import Words as Words
 
-__version__ = "0.19.0"  # here and nowhere else: the package, certificates and results take it from here
+__version__ = "0.19.1"  # here and nowhere else: the package, certificates and results take it from here
 
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {
