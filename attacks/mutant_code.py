@@ -43,11 +43,13 @@ class LiveFunctions:
         changed = [place for place in new if new[place] != old.get(place)]
         if old.keys() != new.keys() or not all(place in self._by_place for place in changed):
             return False
-        for place in changed:
+        # Functions inside that were made before, such as methods made by another function, live on by themselves.
+        inside = {place: code for outer in changed for place, code in _inside(new[outer]) if place in self._by_place}
+        for place, code in [(place, new[place]) for place in changed] + [*inside.items()]:
             for function in self._by_place[place]:
-                if len(function.__code__.co_freevars) != len(new[place].co_freevars):
+                if len(function.__code__.co_freevars) != len(code.co_freevars):
                     return False
-                function.__code__ = new[place]
+                function.__code__ = code
         return bool(changed)
 
 
@@ -72,6 +74,14 @@ def _functions(code: CodeType) -> Iterator[tuple[Place, CodeType]]:
                 yield _place(part), part
             else:
                 yield from _functions(part)
+
+
+def _inside(code: CodeType) -> Iterator[tuple[Place, CodeType]]:
+    """All functions inside a function."""
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield _place(part), part
+            yield from _inside(part)
 
 
 def _shell(code: CodeType) -> tuple[object, ...]:

@@ -7,11 +7,12 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Trajectories
-from poolrl.data.log import Columns, check_relative, is_relative, refuse_visits
+from poolrl import LostSales, Table, Trajectories
+from poolrl.data.log import Columns, LogFacts, check_relative, is_relative, refuse_visits
 from poolrl.data.row_rules import has_own_bounds
 from poolrl.workflow.config.configuration import load_config
 from tests.helpers.own_problems import PostedPrice, Wear
@@ -63,6 +64,36 @@ def test_which_logs_fit_which_problems(known: Any, problem: Any, relative: str |
     for check, words in ((check_relative, relative), (refuse_visits, visits)):
         with nullcontext() if words is None else pytest.raises(ValueError, match=words):
             check(a_log(**known), problem)
+
+
+UNDECLARED: dict[str, Any] = {"has_units": False, "max_per_unit": 1, "has_scale": False, "scale_memory": 0}
+UNDECLARED |= {"label_names": ("shop",), "step_labels": ("shop",), "labels_public": True}
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"scale_memory": 2}, "scale_memory needs scale: say what amounts are measured in"),
+        ({"scale_memory": -1}, "scale_memory must be a whole number of at least 0"),
+        ({"max_per_unit": 2}, "max_per_unit needs unit"),
+        ({"max_per_unit": 0}, "max_per_unit must be a whole number of at least 1"),
+        ({"label_names": (), "step_labels": ()}, "labels_public needs labels"),
+        ({"step_labels": ("promo",)}, r"step_labels must be among the labels \(shop\)"),
+    ],
+)
+def test_declarations_about_what_is_not_there_are_refused(declared: Any, words: str) -> None:
+    assert LogFacts(**UNDECLARED | {"max_per_unit": np.int8(1)}).max_per_unit == 1
+    with pytest.raises(ValueError, match=words):
+        LogFacts(**UNDECLARED | declared)
+
+
+def test_a_row_of_one_coordinate_needs_coordinates_that_are_counted_one_by_one() -> None:
+    columns = {name: [name] for name in ("states", "actions", "next_states")}
+    rows = ibis.table({"trajectory": "int64", "step": "int64", "product": "string"} | dict.fromkeys(columns, "float64"))
+    long = Table(rows, trajectory="trajectory", step="step", coordinate="product", coordinates=["bread"], **columns)
+    check_relative(long, PLAIN)
+    with pytest.raises(ValueError, match="one row per coordinate needs a problem whose coordinates are counted one by"):
+        check_relative(long, PostedPrice(1))
 
 
 AMOUNTS = ("states", "actions", "next_states", "scale")

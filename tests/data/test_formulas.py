@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -117,6 +118,8 @@ ON_ARRAYS: dict[str, Formula] = {
     "full of another kind": lambda x, y: np.full_like(x, 2.5, dtype=np.int64) + (y > 1),
     "like its kind": lambda x, y: np.ones_like(x > 0) & (y > 1),
     "copy": lambda x, y: x.copy() * 2,
+    "in place": lambda x, y: operator.iadd(x.copy(), y) * 2,
+    "two coordinates": lambda x, y: x[..., None][..., 1, 0] + y[..., 0],
     "numbers beside vectors": lambda x, y: x - y.sum(axis=-1)[..., None],
     "a number beside a vector": lambda x, y: x - y.sum(axis=-1) + np.max(x, axis=-1) * y,
     "a number beside a table": lambda x, y: (x[..., None, :] * y.min(axis=-1)).sum(axis=-1),
@@ -250,6 +253,11 @@ LOOKS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: np.matmul(x, x),
         lambda x: np.add(x, x, where=np.array(True)),
         lambda x: bool(x),
+        lambda x: np.modf(x),
+    ],
+    "is not a number": [
+        lambda x: x == np.array(["a", "b"]),
+        lambda x: x * np.array([np.float64, 1.0], dtype=object),
     ],
     "is not known to work on one row": [
         lambda x: np.flip(x),
@@ -280,6 +288,7 @@ LOOKS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: x[..., np.False_],
         # An index in two places with a slice between them puts its axis before that of the batch.
         lambda x: x[..., None, None][..., [0], :, [0]],
+        lambda x: x[..., None, None][..., 0, :, [0]],
     ],
     "": [  # in words of its own, or of Python
         list,
@@ -293,7 +302,6 @@ LOOKS: dict[str, list[Callable[[Any], Any]]] = {
         lambda x: x @ x,
         lambda x: x.size,
         lambda x: x.tolist(),
-        lambda x: x * np.array([np.float64, 1.0], dtype=object),
         lambda x: x.astype(object),
         lambda x: x.astype(str),
     ],

@@ -88,7 +88,41 @@ def test_a_wrong_meaning_is_named() -> None:
         def next_state(self, step: int, state: Any, action: Any, outcome: Any) -> Any:
             return action + outcome
 
+    class NothingIsFeasible(LostSales):
+        def feasible(self, step: int, state: Any) -> Any:
+            return super().feasible(step, state)[::-1]
+
+    class Doubles(LostSales):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            seen, cut = super().observe(step, state, action, next_state)
+            return 2 * seen, cut
+
+    class CutsWhatIsNeverCut(Backlog):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return super().observe(step, state, action, next_state)[0], next_state <= 0
+
+    class PaysEachProduct(LostSales):
+        def reward(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return self.coordinate_reward(step, state, action, next_state)
+
+    class Approves(LostSales):
+        def coordinate_reward(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return next_state > 0
+
+        def reward(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return next_state.sum(axis=-1)
+
+    class CostsByProduct(LostSales):
+        def cost(self, step: int, state: Any, action: Any, outcome: Any) -> Any:
+            return np.abs(action - outcome)
+
     for problem, words in (
+        (NothingIsFeasible(**FACTS), r"feasible\(\) of .* must give lower limits that are not above the upper ones"),
+        (Doubles(**FACTS), r"observe\(\) of Doubles must report values within outcome_low and outcome_high"),
+        (CutsWhatIsNeverCut(**FACTS), r"observe\(\) of CutsWhatIsNeverCut must report no cut"),
+        (PaysEachProduct(**FACTS), r"reward\(\) of PaysEachProduct must return shape \(\d+,\), got \(\d+, 2\)"),
+        (Approves(**FACTS), r"coordinate_reward\(\) of Approves must return numbers"),
+        (CostsByProduct(**FACTS), r"cost\(\) of CostsByProduct must return shape"),
         (Naive(**FACTS), r"observe\(\) of Naive must report the outcome from which next_state came"),
         (OtherSide(2), r"observe\(\) of OtherSide must cut off on the side where the outcome lies"),
         (Overflows(**FACTS), r"next_state\(\) of Overflows must stay within state_low and state_high"),
