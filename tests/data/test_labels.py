@@ -145,8 +145,10 @@ def spoilt(numbers: Any) -> pa.Table:
         (["a", "b'c", "ü"], pa.array(["a", "b'c", "ü", "A", "a ", "", None, "ü"]), [1, 1, 2]),
         ([-1, 0], pa.array([0, 2**64 - 1, None], pa.uint64()), [0, 1]),
         ([2**53, 2**53 + 2], pa.array([2**53, 2**53 + 1, 2**53 + 2]), [2, 1]),
+        ([0.1, 1.5], pa.array(["0.1", "1.5", " 1.50", "1", "x", None]), [1, 2]),
+        ([0.1, 1.5], pa.array([0.1, 1.5, 1.0, 1.5]), [1, 2]),
     ],
-    ids=["doubles", "truth values", "text", "unsigned", "large"],
+    ids=["doubles", "truth values", "text", "unsigned", "large", "numbers in text", "fractions"],
 )
 def test_labels_of_every_type_are_compared_alike(
     tmp_path: Path, declared: Any, given: pa.Array, found: list[int]
@@ -181,6 +183,7 @@ NAN = math.nan
         ([2**24, 2**24 + 1, None, 0.1], [2.0**24, 2.0**24 + 1, NAN, 0.1], [0, 1, 2, 3]),
         ([5, "5", None, 5.0, NAN, "5"], [5.0, "5", None, 5.0, None, "5"], [0, 1, 2, 0, 2, 1]),
         (["x", "y", "x"], ["x", "y", "x"], [0, 1, 0]),
+        ((5, "5"), [5.0, "5"], [0, 1]),
         ([[1, 2], [2, 1]], [[1.0, 2.0], [2.0, 1.0]], [[0, 1], [1, 0]]),
     ],
 )
