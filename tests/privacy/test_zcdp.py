@@ -217,6 +217,7 @@ def test_the_gaussian_curve_is_the_integral_of_what_exceeds_it(rho: float, eps: 
         (math.inf, "inf"),
         (0.0, "0.00"),
         (2.001, "2.01"),
+        (1.051, "1.06"),
         (0.07, "0.070"),  # 0.07 · 1000 is a little more than 70
         (0.1, "0.10"),
         (0.0999, "0.100"),
