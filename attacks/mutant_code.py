@@ -14,11 +14,13 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
 from attacks.mutant_syntax import mutated
 
+_Cached = type(cache(int))  # what `functools.cache` makes of a function
 Place = tuple[str, str, int]  # file, qualified name, first line
 
 
@@ -28,10 +30,18 @@ class LiveFunctions:
     def __init__(self, files: Sequence[str]) -> None:
         self._by_place: dict[Place, list[FunctionType]] = {}
         compiled = {id(function) for module in _modules(files) for function in _compiled_in(module)}
+        self._caches = []
         for each in gc.get_objects():
+            if type(each) is _Cached and each.__wrapped__.__code__.co_filename in files:
+                self._caches.append(each)
             # By `type`: `isinstance` asks a weak proxy for its class, and what it stood for may be gone.
             if type(each) is FunctionType and each.__code__.co_filename in files and id(each) not in compiled:
                 self._by_place.setdefault(_place(each.__code__), []).append(each)
+
+    def forget(self) -> None:
+        """Empty the caches of these functions: what is known from before a mutant would hide it."""
+        for each in self._caches:
+            each.cache_clear()
 
     def swap(self, file: str, text: str, number: int) -> bool:
         """Give the mutant's code to its functions; false if it changes more than functions."""

@@ -204,7 +204,7 @@ class _Collected:
     def _trace(self, file: str, folder: Path) -> int:
         items = [item for name, item in self._items.items() if name.split("::")[0] == file]
         # A file without quick tests, or one that cannot be collected.
-        traced = trace(items, self._tracer) if items else Traced({}, [])
+        traced = trace(items, self._tracer, self._live.forget) if items else Traced({}, [])
         (folder / "said").write_text(traced.to_json())
         return SURVIVED
 
@@ -230,6 +230,7 @@ class _Collected:
             return NOT_HERE if also_at_import else SURVIVED
         if not self._live.swap(file, self._texts[mutant.file], mutant.number):
             return NOT_HERE
+        self._live.forget()
         ended = self._verdict(tests, list(tests), folder)
         return NOT_HERE if ended == SURVIVED and also_at_import else ended
 

@@ -214,11 +214,15 @@ def first_failure(items: Sequence[pytest.Item], limits: dict[str, float], said: 
     return ""
 
 
-def trace(items: Sequence[pytest.Item], tracer: Tracer) -> Traced:
-    """Run tests, each with its lines. A shared fixture's lines and cost count for each test that asks for it."""
+def trace(items: Sequence[pytest.Item], tracer: Tracer, forget: Callable[[], None]) -> Traced:
+    """Run tests, each with its lines. A shared fixture's lines and cost count for each test that asks for it.
+
+    What earlier tests left in caches is forgotten, or only the first test would run what fills them.
+    """
     reports, seen = _Reports(tracer), {}
     items[0].config.pluginmanager.register(reports)
     for item, after in zip(items, [*items[1:], None], strict=True):
+        forget()
         with tracer.running():
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         seen[item.nodeid] = tracer.taken()
