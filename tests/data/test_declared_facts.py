@@ -82,7 +82,7 @@ UNDECLARED |= {"label_names": ("shop",), "step_labels": ("shop",), "labels_publi
     ],
 )
 def test_declarations_about_what_is_not_there_are_refused(declared: Any, words: str) -> None:
-    assert LogFacts(**UNDECLARED | {"max_per_unit": np.int8(1)}).max_per_unit == 1
+    assert type(LogFacts(**UNDECLARED | {"max_per_unit": np.int8(1)}).max_per_unit) is int
     with pytest.raises(ValueError, match=words):
         LogFacts(**UNDECLARED | declared)
 
@@ -92,6 +92,8 @@ def test_a_row_of_one_coordinate_needs_coordinates_that_are_counted_one_by_one()
     rows = ibis.table({"trajectory": "int64", "step": "int64", "product": "string"} | dict.fromkeys(columns, "float64"))
     long = Table(rows, trajectory="trajectory", step="step", coordinate="product", coordinates=["bread"], **columns)
     check_relative(long, PLAIN)
+    with pytest.raises(ValueError, match="with coordinate, scale must name one column"):
+        Columns("trajectory", "step", **columns, scale=["a", "b"], coordinate="product")
     with pytest.raises(ValueError, match="one row per coordinate needs a problem whose coordinates are counted one by"):
         check_relative(long, PostedPrice(1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -343,6 +344,15 @@ def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) 
         for steps, expected in ((2, [0.0, 1.0]), (1, [0.0])):
             found = record_steps("it", lambda step, row: row * STEPS[look](step), [(1,)], steps, any_step=any_step)
             assert [float(each(np.ones((1, 1)))[0, 0]) for each in found] == expected
+    if look == "number":
+
+        def sly(step: Any, row: Any) -> Any:
+            with suppress(TypeError):
+                return row * float(step)
+            return row * 100.0
+
+        # Somebody else's formula may catch what ours must not: it is never asked about all steps at once.
+        assert [float(each(np.ones((1, 1)))[0, 0]) for each in record_steps("it", sly, [(1,)], 2)] == [0.0, 1.0]
     blind = record_steps("it", lambda step, row: row * 3.0, [(1,)], 5, any_step=True)
     assert len({*map(id, blind)}) == 1
 

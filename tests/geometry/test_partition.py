@@ -10,6 +10,7 @@ import pytest
 from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Zones
 from poolrl.data import trajectories
 from poolrl.geometry.axes import Axes
+from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.partition import Partition
 from poolrl.learning.backward_induction import expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -82,6 +83,12 @@ def test_beyond_the_boundary_q_is_the_boundarys(values: Zones | Grid) -> None:
     assert outside == pytest.approx(at_boundary[0])
     assert (partition.pair_index(0, np.array([[1.0]]), np.array([[5.5]])) == -1).all()
     assert (partition.pair_index(0, np.array([[1.0]]), np.array([[5.0]])) >= 0).all()
+
+
+def test_edges_of_bins_by_hand() -> None:
+    """(i/B)², upwards, and downwards where an outcome is lost from sight from above."""
+    assert outward_edges(4, higher=False).tolist() == [0.0, 1 / 16, 1 / 4, 9 / 16, 1.0]
+    assert outward_edges(4, higher=True).tolist() == [1.0, 9 / 16, 1 / 4, 1 / 16, 0.0]
 
 
 def test_the_higher_side_mirrors_the_lower_one() -> None:

@@ -29,7 +29,7 @@ def guarantee(**changed: Any) -> Guarantee:
 
 def test_the_cost_of_mechanisms_adds_up() -> None:
     assert TREES.rho == Fraction(9, 2)
-    assert guarantee().rho == 4.5
+    assert (guarantee().rho, guarantee().trajectories_per_unit) == (4.5, 1)
     assert guarantee(mechanisms=(TREES, OTHER)).rho == 9.0
     assert guarantee().epsilon() == zcdp.epsilon(4.5, 1e-6)
     assert guarantee().epsilon(1e-9) == zcdp.epsilon(4.5, 1e-9) > guarantee().epsilon()
