@@ -32,8 +32,9 @@ class LiveFunctions:
         compiled = {id(function) for module in _modules(files) for function in _compiled_in(module)}
         self._caches = []
         for each in gc.get_objects():
-            if type(each) is _Cached and each.__wrapped__.__code__.co_filename in files:
-                self._caches.append(each)
+            if type(each) is _Cached:
+                code = getattr(each.__wrapped__, "__code__", None)  # builtins have none
+                self._caches += [each] if code is not None and code.co_filename in files else []
             # By `type`: `isinstance` asks a weak proxy for its class, and what it stood for may be gone.
             if type(each) is FunctionType and each.__code__.co_filename in files and id(each) not in compiled:
                 self._by_place.setdefault(_place(each.__code__), []).append(each)

@@ -76,6 +76,10 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
     [
         ({"states": np.zeros((3, 2))}, "states must have 3 dimensions, got 2"),
         ({"actions": np.zeros((2, 2, 1))}, "actions must have the trajectories and steps of states"),
+        ({"next_states": np.zeros((3, 1, 1))}, "next_states must have the shape of states"),
+        ({"next_states": np.zeros((2, 2, 1))}, "next_states must have the shape of states"),
+        ({"states": np.zeros((3, 2, 2))}, "next_states must have the shape of states, and may show more behind them"),
+        ({"next_states": at((1, 1, 0), np.nan, 0)}, "next_states must hold finite numbers"),
         ({"states": at((1, 1, 0), np.nan, 0)}, "states must hold finite numbers"),
         ({"actions": at((1, 1, 0), np.inf, SECRET)}, "actions must hold finite numbers"),
         ({"states": [[["x" + str(SECRET)]]]}, "states must hold numbers"),
@@ -84,7 +88,10 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
         ({"unit": [1, 2]}, "unit must hold one id per trajectory"),
         ({"unit": np.array(["a", None, "b"], dtype=object)}, "unit has missing ids"),
         ({"scale": np.ones((3, 2, 1)), "scale_memory": -1}, "scale_memory must be a whole number of at least 0"),
-        ({"scale": np.ones((1, 1))}, "scale must have the shape of states"),
+        *(
+            ({"scale": np.ones(shape)}, "scale must have the shape of states")
+            for shape in ((1, 1), (3, 1, 1), (3, 2, 2))
+        ),
     ],
 )
 def test_bad_arrays(changes: dict[str, Any], message: str) -> None:
@@ -111,8 +118,27 @@ def test_a_log_that_does_not_fit_the_problem(problem: LostSales, changes: dict[s
     assert len(clipped) == len(log)
 
 
+def test_the_first_broken_rule_is_named() -> None:
+    """Bounds before all other rules, whatever the step; then the earliest step's, of any trajectory."""
+    problem = LostSales(horizon=3, holding=1, shortage=1, demand_max=100)
+    stock, order, left = (np.zeros((2, 3, 1)) for _ in range(3))
+    left[0, 0], order[1, 1] = 50.0, -1e-3  # sales below zero at the first step, an order below zero at the second
+    with pytest.raises(ValueError, match="actions must lie within the public bounds"):
+        Trajectories(states=stock, actions=order, next_states=left).check(problem)
+    stock, order, left = np.zeros((2, 3, 1)), np.full((2, 3, 1), 9.0), np.zeros((2, 3, 1))
+    stock[0, 2], left[1, 1] = 20.0, 50.0  # an order below the stock at the third step, sales below zero at the second
+    for turned in (1, -1):
+        log = Trajectories(states=stock[::turned], actions=order[::turned], next_states=left[::turned])
+        with pytest.raises(ValueError, match="imply an outcome"):
+            log.check(problem)
+
+
 def test_the_wrong_shape_for_the_problem() -> None:
     log = Trajectories(**arrays())
+    two = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=100)
+    rows = np.ones((3, 1, 2))
+    with pytest.raises(ValueError, match="the log has scale = 1, but the problem has 2"):
+        Trajectories(states=rows, actions=rows, next_states=rows, scale=rows[:, :, :1]).check(two)
     with pytest.raises(ValueError, match="the log has horizon = 2, but the problem has 3"):
         Pool(1.0).fit(LostSales(horizon=3, holding=1, shortage=1, demand_max=100), log)
     with pytest.raises(ValueError, match="the log has states = 1, but the problem has 2"):
