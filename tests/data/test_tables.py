@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Table, Trajectories
-from poolrl.data.counts import count_outcomes
+from poolrl.data.counts import count_outcomes, sum_together
 from poolrl.data.expressions import count_steps
 from poolrl.data.sources.engine import Source
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
@@ -189,3 +189,15 @@ def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
     found = release_outcomes(table, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1)).guarantee
     assert table.facts.ids_public is ids_public
     assert found.adjacency == (KEEP_IDS if ids_public else REPLACE_ANY)
+
+
+def test_sums_of_pairs_are_of_64_bits() -> None:
+    """2⁴⁰ trajectories, each with both of its products beyond their edges: cell 2 · 3 + 2 of a step."""
+
+    class Many:
+        def crowd_tallies(self, problem: Any, *, edges: Any) -> Any:
+            return [(np.array([8]), np.array([2**40]))]
+
+    shop: Any = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=4.0)
+    many: Any = Many()
+    assert sum_together(many, shop, edges=np.zeros((1, 2), dtype=np.int64)).tolist() == [[2**40 * 128, 0, 0]]
