@@ -127,7 +127,11 @@ def test_no_letter_is_folded_twice() -> None:
 
 def test_characters_that_are_not_drawn_are_dropped() -> None:
     """What Unicode lets every font ignore, also where nothing is assigned yet."""
-    characters = "\xad\u061c\u115f\u1160\u17b4\u2065\u206f\u2800\u3164\uffa0\ufff0\U0001d173\U000e0fff"
+    # The ends of Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties, and blanks that are no white space.
+    ends = [(0xAD,), (0x34F,), (0x61C,), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F)]
+    ends += [(0x202A, 0x202E), (0x2060, 0x206F), (0x3164,), (0xFE00, 0xFE0F), (0xFEFF,), (0xFFA0,), (0xFFF0, 0xFFF8)]
+    ends += [(0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF), (0x2800,), (0x16FE4,), (0x1D159,)]
+    characters = [chr(point) for points in ends for point in points]
     assert canonical_texts([f"b{character}7" for character in characters]) == ["b7"] * len(characters)
 
 
