@@ -357,6 +357,18 @@ def test_however_a_formula_looks_at_the_step_it_is_recorded_for_each(look: str) 
     assert len({*map(id, blind)}) == 1
 
 
+def test_what_a_formula_writes_into_its_own_arrays_later_changes_no_recording() -> None:
+    answer, place, factor = np.zeros(1), np.zeros(1, dtype=int), np.zeros(1)
+
+    def formula(step: int, row: Any) -> Any:
+        answer[:], place[:], factor[:] = step, step, step
+        return row[..., place] * factor, answer
+
+    recordings = record_steps("it", formula, [(3,)], 3)
+    found = [[part.tolist() for part in each(np.array([5.0, 6.0, 7.0]))] for each in recordings]
+    assert found == [[[0.0], [0.0]], [[6.0], [1.0]], [[14.0], [2.0]]]
+
+
 def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:
     asked: list[Callable[[Any], Any]] = [lambda x: x[7], lambda x: x.nonsense, lambda x: x[..., 7]]
     for ask in asked:
