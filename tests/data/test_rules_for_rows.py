@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, Boundary, LostSales, OutcomeProblem, SeededNoise, SeparableProblem, Trajectories
+from poolrl import (
+    Backlog,
+    Boundary,
+    LostSales,
+    OutcomeProblem,
+    ReserveAuction,
+    SeededNoise,
+    SeparableProblem,
+    Trajectories,
+)
 from poolrl.checks import FloatArray
 from poolrl.data.cells import outcome_cells
 from poolrl.data.row_rules import (
@@ -183,6 +192,23 @@ def test_which_rows_fit_in_any_unit(problem: Apart) -> None:
     same, mask = as_counted(problem, 0, rows, relative=True, clip=False)
     assert same is rows
     np.testing.assert_array_equal(mask, expected)
+
+
+def test_a_count_keeps_its_bounds_in_any_unit_and_amounts_only_their_side_of_zero() -> None:
+    """Two lots, bids up to 4: lots before, reserve, lots after, the highest bid and the price."""
+    auction = ReserveAuction(horizon=1, lots=2, bid_max=4.0)
+    told = [
+        ((2, 1.0, 1, 6.0, 5.0), True),  # multiples may exceed their bounds
+        ((2, 9.0, 2, 9.0, 9.0), True),
+        ((3, 1.0, 2, 2.0, 1.5), False),
+        ((2, 1.0, 3, 1.0, 1.0), False),
+        ((0, 1.0, -1, 2.0, 1.5), False),
+        ((2, 1.0, 1, 2.0, -0.5), False),
+        ((2, -1.0, 1, 2.0, 1.5), False),
+    ]
+    rows = np.array([row for row, _ in told], dtype=np.float64)
+    found = fits_in_any_unit(auction, 0, (rows[:, :1], rows[:, 1:2], rows[:, 2:]))
+    assert found.tolist() == [[fits] for _, fits in told]
 
 
 def moved(problem: Stock, i: int, state: float, action: float, after: float) -> tuple[tuple[float, ...], bool, float]:
