@@ -71,11 +71,17 @@ def exact(case: AuditCase, engine: str | None = None) -> tuple[Revealed, Reveale
         return exact_counts(prepared, first), exact_counts(prepared, second)
 
 
-@pytest.mark.parametrize("engine", ["arrays", pytest.param("table", marks=pytest.mark.slow)])
+EVERY_CASE = [*((name, case, 1) for name, case in WORST_CASES.items())]
+EVERY_CASE += [(case.name, case, share) for case, share in SUMS_THAT_MOVE_LESS]
+
+
 @pytest.mark.parametrize(
-    ("case", "share"),
-    [*(pytest.param(case, 1, id=name) for name, case in WORST_CASES.items()), *SUMS_THAT_MOVE_LESS],
-    ids=lambda each: each.name if isinstance(each, AuditCase) else None,
+    ("case", "share", "engine"),
+    [
+        pytest.param(case, share, engine, id=f"{name}-{engine}", marks=pytest.mark.slow if engine == "table" else ())
+        for name, case, share in EVERY_CASE
+        for engine in case.engines
+    ],
 )
 def test_the_logs_use_up_what_was_paid_for(case: AuditCase, share: Any, engine: str) -> None:
     """The worst case indeed: the squared change is Δ₂², in integers. Of sums it is what can move at the same time."""
