@@ -145,10 +145,11 @@ def spoilt(numbers: Any) -> pa.Table:
         (["a", "b'c", "ü"], pa.array(["a", "b'c", "ü", "A", "a ", "", None, "ü"]), [1, 1, 2]),
         ([-1, 0], pa.array([0, 2**64 - 1, None], pa.uint64()), [0, 1]),
         ([2**53, 2**53 + 2], pa.array([2**53, 2**53 + 1, 2**53 + 2]), [2, 1]),
+        ([2**53 + 1], pa.array([2**53]), [1]),  # the nearest double of both
         ([0.1, 1.5], pa.array(["0.1", "1.5", " 1.50", "1", "x", None]), [1, 2]),
         ([0.1, 1.5], pa.array([0.1, 1.5, 1.0, 1.5]), [1, 2]),
     ],
-    ids=["doubles", "truth values", "text", "unsigned", "large", "numbers in text", "fractions"],
+    ids=["doubles", "truth values", "text", "unsigned", "large", "odd and large", "numbers in text", "fractions"],
 )
 def test_labels_of_every_type_are_compared_alike(
     tmp_path: Path, declared: Any, given: pa.Array, found: list[int]
@@ -191,6 +192,7 @@ def test_values_and_codes(given: Any, read: Any, codes: Any) -> None:
     """As it was given: missing is NaN among numbers, and None elsewhere."""
     found = label(given)
     assert (found.codes.tolist(), found.codes.dtype) == (codes, np.int64)
+    assert found.array().dtype in (np.float64, object)
     np.testing.assert_array_equal(found.array(), np.array(read, dtype=found.array().dtype))
 
 
