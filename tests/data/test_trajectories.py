@@ -16,6 +16,7 @@ from poolrl import Backlog, LostSales, Pool, Trajectories
 from poolrl.data import trajectories
 from poolrl.data.cells import outcome_cells, sees_everything
 from poolrl.data.row_rules import PARTS
+from poolrl.data.trace import Recording
 from poolrl.geometry.bins import bin_of
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop
@@ -247,6 +248,15 @@ def test_blocks_change_nothing(numbers: int, fewest: int, monkeypatch: pytest.Mo
     bad["next_states"][40, 2, 1] = 99.0
     with pytest.raises(ValueError, match="next_states must lie within the public bounds"):
         Trajectories(**bad).check(plain)
+
+
+def test_steps_that_follow_each_other_and_share_a_recording_are_one_run() -> None:
+    one, two = (Recording(lambda row, by=by: row * by, [(1,)]) for by in (1.0, 2.0))
+    found = trajectories._runs([one, one, two, one, one, one], most=2)
+    assert [(steps.start, steps.stop, each) for steps, each in found] == [
+        *((0, 2, one), (2, 3, two)),
+        *((3, 5, one), (5, 6, one)),
+    ]
 
 
 def test_threads_add_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
